@@ -152,9 +152,7 @@ def test_the_lists_of_packages_are_fetched_once_an_hour(clone: Clone) -> None:
     ("manager", "line"),
     [("apt-get", "apt-get install -y tmux"), ("dnf", "dnf install -y tmux"), ("pacman", "pacman -S --noconfirm tmux")],
 )
-def test_where_sudo_asks_for_a_password_one_line_says_what_to_type_and_the_demo_goes_on(
-    clone: Clone, manager: str, line: str
-) -> None:
+def test_where_sudo_needs_a_password_a_line_says_so_and_the_demo_goes_on(clone: Clone, manager: str, line: str) -> None:
     clone.ready()
     clone.program("id", "echo 1000")
     clone.program("sudo", "exit 1")

@@ -218,9 +218,7 @@ async def test_hidden_characters_can_only_be_denied_in_the_editor(where: Paths, 
     assert [Decision.DENY] == [answer.decision for answer in await answers(where, session)]
 
 
-async def test_a_loaded_session_replays_its_history_and_a_second_editor_sees_the_first_ones_turn(
-    where: Paths, tmp_path: Path
-) -> None:
+async def test_a_loaded_session_replays_its_history_and_another_editor_sees_turns(where: Paths, tmp_path: Path) -> None:
     async with editor(where, "scripted") as one, editor(where) as two:
         await one.initialize()
         await two.initialize("Neovim")

@@ -107,9 +107,7 @@ def test_screens_alone_make_an_agent_too(tmp_path: Path) -> None:
         ("title = ", 1, "", "not valid TOML"),
     ],
 )
-def test_an_error_of_a_profile_names_the_file_the_line_the_key_and_the_value(
-    text: str, line: int, key: str, words: str
-) -> None:
+def test_an_error_of_a_profile_names_file_line_key_and_value(text: str, line: int, key: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         parse(text, "parrot", "/x/profile.toml")
 

@@ -74,9 +74,7 @@ def test_agents_that_are_gone_are_installed_again(clone: Clone) -> None:
     ],
     ids=["claude", "opencode", "gemini"],
 )
-def test_an_agent_that_cannot_run_is_taken_out_with_the_reason(
-    clone: Clone, program: str, agent: str, why: str
-) -> None:
+def test_an_agent_that_cannot_run_is_removed_with_the_reason(clone: Clone, program: str, agent: str, why: str) -> None:
     clone.program("npm", NPM)
     clone.program("node", program)
 

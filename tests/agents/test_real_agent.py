@@ -43,18 +43,14 @@ def test_an_agent_that_must_be_there_fails_the_test(monkeypatch: pytest.MonkeyPa
     assert pytest.fail.Exception is raised.type
 
 
-def test_a_folder_that_is_named_comes_before_the_installed_agents(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_named_folder_comes_before_the_installed_agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KASMON_AGENT_BIN_DIR", str(tmp_path))
 
     assert program(tmp_path / "claude") == find("claude")
 
 
 @pytest.mark.parametrize("inside", ["@openai", "@openai/codex/node_modules/@openai"], ids=["beside", "nested"])
-def test_codex_is_the_native_program_behind_its_script(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inside: str
-) -> None:
+def test_codex_is_the_program_behind_its_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inside: str) -> None:
     script = program(tmp_path / "node_modules" / "@openai" / "codex" / "bin" / "codex.js")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "codex").symlink_to(script)

@@ -46,9 +46,7 @@ def write(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-async def test_claude_runs_no_hook_and_no_server_of_a_folder_that_is_not_trusted(
-    claude: RealAgent, stub: ModelStub
-) -> None:
+async def test_claude_runs_no_hook_and_no_server_of_an_untrusted_folder(claude: RealAgent, stub: ModelStub) -> None:
     """Nobody asks by protocol: claude itself would run them."""
     config = claude.home / ".claude.json"
     trusting = await asyncio.to_thread(config.read_text)

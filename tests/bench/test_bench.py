@@ -82,9 +82,7 @@ def test_what_issue_3_asks_for_can_be_measured_by_name() -> None:
         run.main(["luck"])
 
 
-def test_a_host_is_weighed_beside_bare_python(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_is_weighed_beside_python(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_cost, "REST_S", 0.1)
     assert 0 == run.main(["host-scripted"], rounds=1, json=True)
 
@@ -136,9 +134,7 @@ def test_a_fault_in_one_measurement_loses_none_of_the_others(
     assert told["left_out"]["worse"].startswith("CalledProcessError in run.py:")  # where ours called it
 
 
-def test_what_was_measured_before_ctrl_c_is_printed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_at_ctrl_c_all_figures_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> list[Figure]:
         raise KeyboardInterrupt
 

@@ -177,9 +177,7 @@ async def test_a_start_that_worked_is_no_unknown_one_if_its_copy_takes_longer(
     assert "0" == await start(agent)
 
 
-async def test_a_session_that_is_removed_there_is_forgotten_here(
-    env: Env, bus: StartingBus, agent: "subprocess.Popen[str]"
-) -> None:
+async def test_a_session_removed_there_is_forgotten(env: Env, bus: StartingBus, agent: "subprocess.Popen[str]") -> None:
     assert "0" == await start(agent)
     assert LEAD == await asyncio.to_thread(lambda: ChildRegister(env.paths, MACHINE).starter_of(CHILD))
 

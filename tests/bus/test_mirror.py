@@ -332,9 +332,7 @@ def test_a_session_of_another_machine_is_not_taken_over(env: Env, mirror: Mirror
     ],
 )
 @pytest.mark.parametrize("cut", range(7))
-def test_control_characters_in_a_log_are_replaced_wherever_it_is_cut(
-    env: Env, mirror: Mirror, hostile: str, cut: int
-) -> None:
+def test_control_characters_are_replaced_at_any_cut_of_a_log(env: Env, mirror: Mirror, hostile: str, cut: int) -> None:
     line = log_of(MessageWritten(at=NOW, text="XYZ")).replace(b"XYZ", hostile.encode())
     content = log_of(started()) + line
     at = content.index(hostile.encode()) + cut
@@ -445,9 +443,7 @@ def test_no_host_here_takes_over_a_terminal_of_another_machine_or_writes_its_log
         SessionLog(env.paths, ME)
 
 
-def test_a_machine_cannot_fill_the_list_by_changing_it(
-    env: Env, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_cannot_fill_the_list_by_changes(env: Env, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.bus.mirror.NOTES_PER_S", 0.0)
     mirror = Mirror(env.paths, "far")
     changes = (entry(name=f"name-{number}") for number in itertools.count())

@@ -46,9 +46,7 @@ def test_never_shows_its_rule_and_its_reach_and_denies_with_a_reason(kasmon: Cli
     ("decision", "more", "told"),
     [("allow", (), "allowed once by user"), ("deny", ("--reason", "smaller"), ": smaller")],
 )
-def test_a_plan_is_shown_whole_and_approved_or_sent_back(
-    kasmon: Cli, decision: str, more: tuple[str, ...], told: str
-) -> None:
+def test_a_plan_is_shown_whole_and_answered(kasmon: Cli, decision: str, more: tuple[str, ...], told: str) -> None:
     session = kasmon.new("worker", "approve ## Steps\n  1. Read\n  2. Write\nsay done")
     request = kasmon.request()["id"]
     code, said = kasmon.terminal("answer", request, decision, *more, typed=[("to cancel:", f"{decision}\n")])

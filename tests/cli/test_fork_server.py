@@ -31,9 +31,7 @@ def plain() -> Iterator[Cli]:
         (("config", "ui.theme", "--json"), ""),
     ],
 )
-def test_it_has_the_same_code_and_the_same_words(
-    kasmon: Cli, plain: Cli, arguments: tuple[str, ...], given: str
-) -> None:
+def test_it_has_the_same_code_and_words(kasmon: Cli, plain: Cli, arguments: tuple[str, ...], given: str) -> None:
     told = [line(*arguments, given=given) for line in (kasmon, plain)]
 
     assert told[0] == told[1]
@@ -44,9 +42,7 @@ def test_it_has_its_own_variables_and_its_own_folder(kasmon: Cli) -> None:
     assert "SHELL" not in kasmon("doctor", "--report").out
 
 
-def test_one_that_waits_holds_up_no_other_and_one_that_takes_too_long_is_killed(
-    fork_server: ForkServer, kasmon: Cli
-) -> None:
+def test_one_that_waits_delays_no_other_and_a_too_slow_one_is_killed(fork_server: ForkServer, kasmon: Cli) -> None:
     kasmon.new("docs", "say hello")
     waits = ("wait", "docs", "--for", "limited")
 

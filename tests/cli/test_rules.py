@@ -62,9 +62,7 @@ def test_a_forgotten_session_takes_its_rules_along(kasmon: Cli) -> None:
         (["move", "nobody", "--to", "screen"], 2, "screen"),
     ],
 )
-def test_what_makes_no_sense_is_an_error_with_a_next_step(
-    kasmon: Cli, arguments: list[str], code: int, word: str
-) -> None:
+def test_what_makes_no_sense_gets_a_next_step(kasmon: Cli, arguments: list[str], code: int, word: str) -> None:
     done = kasmon(*arguments)
 
     assert code == done.code

@@ -119,7 +119,7 @@ def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sand
     assert "there is no session 'nobody'" in done.stderr
 
 
-def test_a_session_on_a_running_fork_server_starts_without_libraries_that_only_the_first_one_needs(
+def test_a_session_on_a_running_fork_server_starts_without_libraries_of_the_first_one(
     kasmon: Cli,
 ) -> None:
     kasmon.new("first", "say hello")
@@ -236,9 +236,7 @@ def test_whatever_is_not_written_plainly_is_left_to_the_library(line: str) -> No
 
 
 @pytest.mark.parametrize("line", ["mcp", "mcp --unknown"])
-def test_a_command_runs_with_the_garbage_collector_that_is_off_while_it_is_loaded(
-    line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_garbage_collector_is_off_only_while_a_command_loads(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
     def command() -> int:

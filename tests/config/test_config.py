@@ -242,9 +242,7 @@ def test_the_address_of_links_is_https_and_a_host_name(url: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "line", "key", "allowed"), BAD.values(), ids=BAD)
-def test_a_complaint_names_file_line_key_and_what_is_allowed(
-    paths: Paths, text: str, line: int, key: str, allowed: str
-) -> None:
+def test_an_error_names_file_line_key_and_choices(paths: Paths, text: str, line: int, key: str, allowed: str) -> None:
     file = write(paths, text)
 
     with pytest.raises(ConfigError) as told:

@@ -154,9 +154,7 @@ def test_the_largest_that_is_read_is_read_whole(tmp_path: Path) -> None:
     ],
     ids=lambda content: content[:24].decode("utf-8", "replace"),
 )
-def test_what_makes_no_sense_is_told_as_a_fault_of_the_file_also_once_it_is_trusted(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_what_makes_no_sense_is_a_fault_of_the_file_also_once_it_is_trusted(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
 
     with pytest.raises(ConfigError):
@@ -278,9 +276,7 @@ def test_a_record_that_cannot_be_read_lets_nothing_count(tmp_path: Path, record:
     assert not counts(repo)
 
 
-def test_what_is_compared_is_what_counts_whatever_lies_there_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_compared_counts_whatever_lies_there_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = trusted(brings(tmp_path / "repo"))
     compare = TrustedFolders.counts
 

@@ -69,7 +69,7 @@ def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: P
 
 @pytest.mark.story
 @pytest.mark.timeout(120)
-def test_a_headless_demo_ends_with_the_whole_fleet_as_json_and_its_picture_and_leaves_nothing(
+def test_a_headless_demo_ends_with_its_fleet_as_json_and_its_picture_and_leaves_nothing(
     outside: DemoTerminal,
 ) -> None:
     svg = outside.folder / "fleet.svg"
@@ -112,7 +112,7 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Demo
 
 @pytest.mark.story
 @pytest.mark.timeout(180)
-def test_a_fleet_has_a_request_on_each_of_three_machines_and_after_a_kill_with_9_nothing_is_left(
+def test_a_fleet_has_a_request_on_each_of_three_machines_and_a_kill_leaves_nothing(
     outside: DemoTerminal,
 ) -> None:
     need_server()

@@ -99,9 +99,7 @@ async def test_an_enter_that_is_never_taken_is_said_with_the_text_that_still_sta
             await one.tap_enter()
 
 
-async def test_enter_is_not_typed_while_the_box_shows_another_text(
-    known: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_enter_is_typed_while_the_box_shows_another_text(known: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person has typed a draft."""
     async with box(known, "draft=mine") as one:
         await one.send_keys("say on")

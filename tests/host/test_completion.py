@@ -83,9 +83,7 @@ async def code(tmux: TmuxEnv, link: HostLink, text: str) -> int | None:
     return (await finished(tmux, await prompted(link, ME, text))).exit_code
 
 
-async def test_a_command_given_while_the_shell_is_asked_about_the_one_before_has_its_exit_code_too(
-    tmux: TmuxEnv, link: HostLink
-) -> None:
+async def test_a_command_given_while_the_shell_is_queried_has_its_exit_code_too(tmux: TmuxEnv, link: HostLink) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
     asked, go, own = tmux.root / "asked", tmux.root / "go", tmux.root / "own" / "sh"
@@ -105,9 +103,7 @@ async def test_a_command_given_while_the_shell_is_asked_about_the_one_before_has
     assert 1 == (await finished(tmux, await other)).exit_code
 
 
-async def test_while_it_runs_nothing_is_asked_and_who_types_meanwhile_makes_its_end_unknown(
-    tmux: TmuxEnv, link: HostLink
-) -> None:
+async def test_while_it_runs_nothing_is_asked_and_typing_makes_its_end_unknown(tmux: TmuxEnv, link: HostLink) -> None:
     await run(tmux, link, *BASH)
     receipt = await prompted(link, ME, "echo rea''dy; read line; echo got $line")
     await tmux.shows(ME, "ready")
@@ -206,7 +202,7 @@ async def test_a_shell_is_not_asked_before_it_has_taken_the_command(monkeypatch:
     assert (42, "") == await ending
 
 
-async def test_a_command_has_finished_only_once_what_asked_the_shell_has_ended_too(
+async def test_a_command_has_finished_only_once_the_query_has_ended_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else the next command would be taken for one that is typed into a program."""

@@ -146,9 +146,7 @@ async def test_an_enter_that_is_never_taken_is_not_said_to_be(tmux: TmuxEnv) -> 
         assert ["typed", "typed", "lost"] == [state for state, _ in states(tmux, f"{ME}-r1")]
 
 
-async def test_what_is_asked_between_the_look_and_the_enter_is_not_answered(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_asked_before_the_enter_is_not_answered(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """tmux itself compares, in the moment of the key, what stands there with what was seen."""
     looks, see = itertools.count(), TmuxAgent.see_now
 
@@ -209,7 +207,7 @@ def boxless(tmux: TmuxEnv, *, asks: str = "") -> tuple[str, ...]:
     return program, "-I", "-S", "-c", script, str(tmux.root / "record")
 
 
-async def test_where_no_box_is_seen_only_who_says_anyway_has_it_typed_and_the_receipt_says_that_nobody_saw_it(
+async def test_where_no_box_is_seen_only_anyway_types_it_and_the_receipt_says_that_nobody_saw_it(
     tmux: TmuxEnv,
 ) -> None:
     async with tmux.serving() as link:
@@ -273,7 +271,7 @@ async def test_a_tmux_that_is_killed_in_a_send_loses_it_and_says_so(tmux: TmuxEn
         assert ("lost", []) == (states(tmux, f"{ME}-r1")[-1][0], records(tmux))
 
 
-async def test_a_host_that_is_killed_in_a_send_leaves_a_receipt_that_is_lost_and_nothing_is_typed_again(
+async def test_a_host_killed_in_a_send_leaves_a_lost_receipt_and_nothing_is_typed_again(
     tmux: TmuxEnv,
 ) -> None:
     first = tmux.open()
@@ -337,7 +335,7 @@ async def test_where_the_input_is_off_nothing_is_typed_and_what_waits_goes_when_
         assert "queued" not in steps[steps.index("typed") :]
 
 
-async def test_a_program_that_was_never_heard_from_the_start_gets_no_lines_that_it_may_take_one_by_one(
+async def test_a_program_never_heard_from_the_start_gets_no_lines_that_it_may_take_one_by_one(
     tmux: TmuxEnv,
 ) -> None:
     """Its box is known, and so are the keys for a new line; whether it takes a paste as one is not, after a restart."""
@@ -356,9 +354,7 @@ async def test_a_program_that_was_never_heard_from_the_start_gets_no_lines_that_
 # Who else types there
 
 
-async def test_a_text_that_was_gone_in_one_look_only_was_not_taken(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_text_that_was_gone_in_one_look_was_not_taken(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame that is half drawn shows an empty box. The first Enter does nothing here, so that the text stands on."""
     see, blinks = TmuxAgent.see_now, itertools.count()
     pressed = asyncio.Event()
@@ -387,9 +383,7 @@ async def test_a_text_that_was_gone_in_one_look_only_was_not_taken(
         assert next(blinks) > 1
 
 
-async def test_while_a_persons_last_key_is_seconds_old_nothing_is_typed(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_seconds_after_a_persons_key_nothing_is_typed(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing shows on the screen yet: the key may be the first of a draft, or have cleared one."""
     monkeypatch.setattr(pane_writer, "PERSON_S", 3600.0)
     monkeypatch.setattr(pane_writer, "PATIENCE_S", 0.2)
@@ -407,9 +401,7 @@ async def test_while_a_persons_last_key_is_seconds_old_nothing_is_typed(
         await auntil(lambda: ["later"] == records(tmux))
 
 
-async def test_nor_while_somebody_types_in_a_terminal_that_is_attached(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nor_while_somebody_types_in_an_attached_terminal(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """kasmon hears none of those keys; tmux says when the last one was."""
     monkeypatch.setattr(prompt_delivery, "PERSON_S", 3600.0)
     async with tmux.serving() as link:
@@ -424,9 +416,7 @@ async def test_nor_while_somebody_types_in_a_terminal_that_is_attached(
         await auntil(lambda: ["later"] == records(tmux))
 
 
-async def test_a_draft_that_is_begun_between_the_look_and_the_paste_stays_alone(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_draft_begun_just_before_the_paste_stays_alone(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """tmux itself compares, in the moment of the paste, where the cursor stands."""
     looks, see = itertools.count(), TmuxAgent.see_now
 

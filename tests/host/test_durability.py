@@ -147,9 +147,7 @@ def heard_by(layer: FileLayer, fake: FakeAgent) -> None:
     fake.on_wish = hear
 
 
-async def test_an_answer_is_written_synced_told_and_only_then_confirmed(
-    env: Env, fake: FakeAgent, layer: FileLayer
-) -> None:
+async def test_an_answer_is_synced_told_and_only_then_confirmed(env: Env, fake: FakeAgent, layer: FileLayer) -> None:
     heard_by(layer, fake)
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -192,9 +190,7 @@ async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(env: En
     assert layer.first("fsync", since=before) < named < layer.first("fsync", str(book.path.parent), since=named)
 
 
-async def test_an_answer_by_a_rule_is_on_disk_before_the_agent_hears_it(
-    env: Env, fake: FakeAgent, layer: FileLayer
-) -> None:
+async def test_a_rules_answer_is_on_disk_before_the_agent_hears_it(env: Env, fake: FakeAgent, layer: FileLayer) -> None:
     heard_by(layer, fake)
     keep(env, "git push")
     async with env.hosting(fake):
@@ -246,9 +242,7 @@ async def test_a_slow_disk_is_waited_for_and_nothing_is_confirmed_meanwhile(
     assert layer.first("fsync", LOG) < layer.first("agent told")
 
 
-async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
-    layer: FileLayer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_screen_answer_is_on_disk_before_it_counts(layer: FileLayer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
     waits = impatient(monkeypatch)
     async with asking_on_screen(dialog("git push")) as (tmux, link, _):
@@ -311,9 +305,7 @@ def test_a_plan_begins_only_once_what_was_agreed_to_is_on_disk(
     assert layer.has("fsync", LOG, since=began)
 
 
-def test_a_changed_plan_is_on_disk_before_the_change_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
-) -> None:
+def test_a_changed_plan_is_on_disk_first(tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer) -> None:
     cli = PlanCli(tmp_path, capsys)
     try:
         book = cli.agreed()
@@ -340,9 +332,7 @@ def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(env: Env,
     assert synced < layer.first("replace", str(file))
 
 
-async def test_while_an_answer_is_on_its_way_to_the_disk_another_one_is_refused(
-    env: Env, fake: FakeAgent, layer: FileLayer
-) -> None:
+async def test_while_an_answer_is_being_written_another_is_refused(env: Env, fake: FakeAgent, layer: FileLayer) -> None:
     heard_by(layer, fake)
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -377,9 +367,7 @@ async def test_a_step_of_a_sandbox_is_on_disk_as_intended_before_its_backend_tak
     assert written < layer.first("fsync", LOG, since=written) < layer.first("write", LOG, b'"phase":"running"')
 
 
-async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_ended(
-    env: Env, layer: FileLayer
-) -> None:
+async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_end(env: Env, layer: FileLayer) -> None:
     launch = env.wants(backend="fake")
     log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.paths, launch.session))
     try:

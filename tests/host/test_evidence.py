@@ -217,7 +217,7 @@ def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that
     until(lambda: agent.now().requests)
 
 
-def test_what_nobody_knows_and_stands_still_in_a_list_of_choices_is_probably_asking_and_has_no_keys(
+def test_an_unknown_still_list_of_choices_is_probably_asking_and_has_no_keys(
     tmux: TmuxEnv,
 ) -> None:
     agent = actor(tmux, ("stranger", "1.0"))

@@ -142,9 +142,7 @@ async def test_a_host_that_hands_over_takes_nothing_new(
     await before.aclose()
 
 
-async def test_a_newer_host_is_not_replaced_by_an_older_client(
-    tmux: TmuxEnv, in_tmux_env: None, newer: OtherVersion
-) -> None:
+async def test_an_older_client_replaces_no_newer_host(tmux: TmuxEnv, in_tmux_env: None, newer: OtherVersion) -> None:
     """Two versions in use would end each other's hosts for ever."""
     other = opened(tmux, newer)
     with pytest.raises(ProtocolVersionError, match=f"{OTHER_KASMON} speaks protocol {NEWER}") as raised:
@@ -176,9 +174,7 @@ async def test_of_a_host_that_cannot_hand_over_it_is_said_how_to_end_it(
     await now.aclose()
 
 
-async def test_many_that_come_at_once_replace_an_old_host_once(
-    tmux: TmuxEnv, in_tmux_env: None, older: OtherVersion
-) -> None:
+async def test_many_at_once_replace_an_old_host_once(tmux: TmuxEnv, in_tmux_env: None, older: OtherVersion) -> None:
     old = opened(tmux, older)
     links = await asyncio.gather(*(linked(tmux) for _ in range(5)))
 
@@ -188,9 +184,7 @@ async def test_many_that_come_at_once_replace_an_old_host_once(
         await each.aclose()
 
 
-async def test_a_host_that_was_replaced_meanwhile_is_not_asked_to_hand_over_in_its_place(
-    tmux: TmuxEnv, in_tmux_env: None
-) -> None:
+async def test_a_host_that_took_its_place_is_not_asked_to_hand_over(tmux: TmuxEnv, in_tmux_env: None) -> None:
     """Those that come at once find it by a path, where the next host may listen already."""
     host = tmux.open()
     search = connect._Search(tmux.paths, "tmux")
@@ -203,9 +197,7 @@ async def test_a_host_that_was_replaced_meanwhile_is_not_asked_to_hand_over_in_i
     await link.aclose()
 
 
-def test_what_a_host_refused_that_was_replaced_meanwhile_is_no_error_of_the_next_one(
-    tmux: TmuxEnv, in_tmux_env: None
-) -> None:
+def test_what_a_host_that_was_replaced_refused_is_no_error_of_the_next_one(tmux: TmuxEnv, in_tmux_env: None) -> None:
     host, said = tmux.open(), RefusedError("this host speaks protocol version 0.")
 
     error = control.explain_error(tmux.paths.tmux_host_socket, host.pid + 1, said)

@@ -132,7 +132,7 @@ async def test_without_hooks_a_turn_is_that_of_the_prompt_in_the_transcript(tran
     assert "text" == (await transcribed.until_receipt(R.FINISHED)).carried_by
 
 
-async def test_without_hooks_a_turn_of_another_prompt_in_the_transcript_moves_no_receipt(
+async def test_without_hooks_a_transcript_turn_of_another_prompt_moves_no_receipt(
     transcribed: Transcribed,
 ) -> None:
     receipt = await transcribed.submitted()

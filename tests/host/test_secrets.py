@@ -67,9 +67,7 @@ async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
     assert b'"always"' not in env.paths.log(ME).read_bytes()
 
 
-async def test_no_piece_of_it_is_shown_while_it_is_written(
-    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_part_is_shown_while_it_is_written(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     shown: list[FromHost] = []
     async with env.hosting(fake, env.wants(backend="fake", argv=("claude",))):

@@ -151,7 +151,7 @@ async def test_a_session_of_another_machine_is_refused_and_none_is_made_here(of_
     )
 
 
-async def test_an_agent_that_is_a_session_of_kasmon_knows_its_task_and_peers_and_says_it_is_done(
+async def test_an_agent_in_a_session_knows_its_task_and_peers_and_says_it_is_done(
     of_me: ToolDispatcher,
 ) -> None:
     async with Client(server_of(of_me)) as client:

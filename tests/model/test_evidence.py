@@ -66,9 +66,7 @@ def test_a_program_that_tells_its_state_is_believed(value: str, state: SessionSt
 
 
 @pytest.mark.parametrize(("screen", "state"), [("limited", SessionState.LIMITED), ("idle", SessionState.IDLE)])
-def test_after_an_error_of_a_program_its_screen_says_whether_that_was_its_limit(
-    screen: str, state: SessionState
-) -> None:
+def test_after_an_error_of_a_program_its_screen_says_if_that_was_its_limit(screen: str, state: SessionState) -> None:
     assert state is judged(said("program", "error"), said("screen", screen), now=NOW).state
 
 
@@ -89,9 +87,7 @@ def test_no_program_at_rest_reports_that_it_only_starts_its_screen_does(screen_a
 
 @pytest.mark.parametrize("rest", ["idle", "done", "error"])
 @pytest.mark.parametrize(("screen", "state"), [("asking", SessionState.ASKING), ("limited", SessionState.LIMITED)])
-def test_no_program_at_rest_reports_its_own_dialogs_or_its_limit_its_screen_does(
-    rest: str, screen: str, state: SessionState
-) -> None:
+def test_only_the_screen_reports_the_dialogs_or_limit_at_rest(rest: str, screen: str, state: SessionState) -> None:
     """Codex says "done" and asks whether its plan shall be carried out; a person opens its list of models."""
     verdict = judged(said("program", rest, at=1.0), said("screen", screen, RequestKind.PLAN, at=1.5), now=NOW)
 

@@ -60,9 +60,7 @@ def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
 
 
 @given(mode=MODES, history=HISTORIES, last=facts())
-def test_a_state_holds_since_the_fact_that_brought_it(
-    mode: Mode, history: list[events.Event], last: events.Event
-) -> None:
+def test_a_state_begins_at_the_fact_that_set_it(mode: Mode, history: list[events.Event], last: events.Event) -> None:
     before = fold(*history, session=Session(id=ME, mode=mode))
     after = apply(before, last)
 

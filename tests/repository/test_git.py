@@ -51,9 +51,7 @@ def test_a_repository_that_git_does_not_open_is_not_taken_for_none(repo: Repo) -
         repository(repo.folder)
 
 
-def test_variables_of_a_surrounding_git_do_not_lead_elsewhere(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_of_an_outer_git_are_not_used(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a hook, or a rebase's `exec`."""
     other = Repo(tmp_path / "other")
     monkeypatch.setenv("GIT_DIR", str(other.folder / ".git"))
@@ -150,9 +148,7 @@ def test_a_filter_of_the_persons_own_config_runs_as_their_git_runs_it(repo: Repo
     assert not mark.exists()
 
 
-def test_what_is_missing_in_a_repository_is_not_fetched_by_a_program_that_its_config_names(
-    repo: Repo, tmp_path: Path
-) -> None:
+def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_its_config_names(repo: Repo, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     blob = repo.git("rev-parse", "HEAD:file0.txt")
     for key, value in {

@@ -105,9 +105,7 @@ def test_a_hostile_name_is_only_a_name_in_every_dialog(home: Home, numbers: dict
 
 
 @pytest.mark.parametrize(("name", "literal"), [("click", "click-me[/]"), ("closing", "[/foo]")])
-def test_a_palette_full_of_hostile_lines_is_only_a_list(
-    home: Home, numbers: dict[str, int], name: str, literal: str
-) -> None:
+def test_a_palette_of_hostile_lines_is_a_list(home: Home, numbers: dict[str, int], name: str, literal: str) -> None:
     """It shows what a session said last below its name."""
     number = numbers[name]
     with Dashboard(home, columns=160, rows=50) as dashboard:

@@ -126,9 +126,7 @@ def test_somebody_who_types_on_when_the_card_comes_answers_nothing(home: Home, a
         until(lambda: answers(home, askers))
 
 
-def test_a_key_pressed_while_the_card_says_wait_is_no_answer_however_late_it_is_read(
-    home: Home, askers: list[SessionId]
-) -> None:
+def test_a_key_pressed_while_the_card_says_wait_is_never_an_answer(home: Home, askers: list[SessionId]) -> None:
     """A machine that was busy, swapping or asleep: what counts is what the person saw when they pressed the key."""
     with Dashboard(home) as dashboard:
         all_ask(home, dashboard, askers)

@@ -184,9 +184,7 @@ def title_of(server: TmuxServer) -> str:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_text_comes_back_whole_where_there_is_no_locale(
-    tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool
-) -> None:
+def test_a_text_is_whole_without_a_locale(tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """The guard is `-u`."""
     if not guarded:
         run = subprocess.run
@@ -196,9 +194,7 @@ def test_a_text_comes_back_whole_where_there_is_no_locale(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_word_that_looks_like_a_flag_is_none(
-    tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool
-) -> None:
+def test_a_word_that_looks_like_a_flag_is_not(tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """The guard is `--`. Without it, tmux takes `-e` for its own, and the session gets a variable."""
     if not guarded:
         run = subprocess.run

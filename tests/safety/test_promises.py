@@ -20,8 +20,8 @@ GUARDS = {
     "modes of files": "tests/safety/test_pins.py::test_each_of_them_is_made_so",
     "redaction": "tests/safety/test_pins.py::test_a_secret_is_not_on_the_card",
     "`##`": "tests/tmux/test_hostile.py::test_without_the_escape_a_name_would_be_run",
-    "`tmux -u`": "tests/safety/test_pins.py::test_a_text_comes_back_whole_where_there_is_no_locale",
-    "`--` before words": "tests/safety/test_pins.py::test_a_word_that_looks_like_a_flag_is_none",
+    "`tmux -u`": "tests/safety/test_pins.py::test_a_text_is_whole_without_a_locale",
+    "`--` before words": "tests/safety/test_pins.py::test_a_word_that_looks_like_a_flag_is_not",
     "one answer counts": "tests/safety/test_pins.py::test_of_two_answers_one_is_heard",
     "facts leave in order": "tests/safety/test_pins.py::test_facts_that_wait_for_the_disk_go_in_order",
 }

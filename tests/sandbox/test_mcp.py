@@ -225,7 +225,7 @@ def killed(pid: int | None) -> None:
     until(lambda: not is_running(pid, born))
 
 
-async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_which_says_what_came_of_it(
+async def test_a_host_that_dies_during_a_run_leaves_it_to_the_next_which_says_what_came_of_it(
     kasmon: Cli,
 ) -> None:
     """In `a` only the host is killed, in `b` the sandbox with it. Neither code runs twice."""
@@ -263,7 +263,7 @@ async def test_a_host_that_dies_in_the_middle_of_a_run_leaves_it_to_the_next_whi
     assert "It is unknown how far this ran; it was not run again." in told["b"]["stderr"]
 
 
-async def test_an_interrupt_reaches_ones_own_runs_and_those_of_another_server_of_the_client_only_by_their_id(
+async def test_an_interrupt_reaches_own_runs_and_those_of_another_server_only_by_their_id(
     kasmon: Cli,
 ) -> None:
     async with connected(kasmon, "--client", "team") as one, connected(kasmon, "--client", "team") as other:

@@ -409,9 +409,7 @@ class Weighed(UnconfinedTier):
         return UsageReport(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
 
 
-async def test_what_fills_the_disk_is_interrupted_and_what_makes_room_is_not(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_that_fills_the_disk_is_interrupted_and_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its interpreters hold is kept."""
     monkeypatch.setattr(interpreter, "LOOK_S", 0.02)
     lab.tier = Weighed(lab.tier.root)
@@ -514,7 +512,7 @@ async def test_a_sandbox_that_can_neither_be_woken_nor_made_anew_is_the_sessions
     assert "it failed: there is no room." == lab.session().end_why
 
 
-async def test_an_agent_that_died_while_nothing_ran_is_replaced_and_the_next_answer_says_what_was_kept(
+async def test_an_agent_that_died_while_idle_is_replaced_and_the_next_answer_says_what_was_kept(
     lab: Lab,
 ) -> None:
     async with lab.lab():

@@ -83,9 +83,7 @@ def is_used(paths: Paths) -> bool:
 
 @settings(max_examples=60)
 @given(told=st.lists(facts(), max_size=12), at=st.data())
-def test_the_index_and_the_rest_of_the_log_add_up_to_the_whole_log_wherever_it_was_cut(
-    told: list[events.Event], at: st.DataObject
-) -> None:
+def test_the_index_and_the_rest_of_the_log_are_the_whole_log(told: list[events.Event], at: st.DataObject) -> None:
     env = Env()
     try:
         env.has(ME)
@@ -273,9 +271,7 @@ def test_the_fold_is_known_by_all_that_decides_what_a_log_adds_up_to() -> None:
 
 
 @pytest.mark.parametrize("changed", fleet_cache.FOLDED_BY)
-def test_a_change_of_the_fold_voids_the_index(
-    env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+def test_a_changed_fold_voids_an_index(env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
     for name in fleet_cache.FOLDED_BY:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, tmp_path / name)
@@ -430,9 +426,7 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_so(env: Env) -> None:
 
 
 @pytest.mark.parametrize("way", ["a folder", "a link"])
-def test_an_index_that_the_system_refuses_to_open_is_an_error_that_names_it_and_is_written_later(
-    env: Env, way: str
-) -> None:
+def test_an_index_that_the_system_does_not_open_is_an_error_with_its_name_and_written_later(env: Env, way: str) -> None:
     target = env.paths.index.with_name("elsewhere")
     if way == "a folder":
         env.paths.index.mkdir()

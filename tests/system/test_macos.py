@@ -76,9 +76,7 @@ def test_a_process_is_identified_by_its_start_in_one_form_for_all_locales() -> N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="compares two systems")
-def test_what_is_remembered_of_one_system_is_not_the_answer_of_another(
-    mac: MacOS, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_one_system_remembers_is_no_answer_of_another(mac: MacOS, monkeypatch: pytest.MonkeyPatch) -> None:
     first = boot()
     monkeypatch.setattr(system, "HERE", Linux())
     second = boot()

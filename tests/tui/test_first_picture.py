@@ -48,9 +48,7 @@ def watched(app: Kasmon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any
 
 
 @pytest.mark.parametrize("words", ["make && rm -rf build", MANY_LINES], ids=["one line", "many lines"])
-async def test_the_first_picture_of_a_card_shows_what_the_last_one_shows(
-    words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_first_picture_of_a_card_is_as_the_last_one(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing on it moves under a person's eyes, and nobody waits for a second picture."""
     app = kasmon(fleet(asking("fix-auth", command("fix-auth", words)), working("docs")))
     async with run_app(app) as pilot:
@@ -64,7 +62,7 @@ async def test_the_first_picture_of_a_card_shows_what_the_last_one_shows(
         assert shown[0].translate(THUMB) == text_of(app).translate(THUMB)
 
 
-async def test_a_session_that_goes_on_draws_its_row_and_its_head_and_nothing_else(
+async def test_a_running_session_draws_its_row_and_its_head_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, after = (fleet(working("docs", said)) for said in ("one", "two"))
@@ -118,9 +116,7 @@ def one_asks(tmp_path: Path) -> Iterator[tuple[Paths, SessionId]]:
     lock.let_go()
 
 
-async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
-    one_asks: tuple[Paths, SessionId], tmp_path: Path
-) -> None:
+async def test_what_a_card_must_hide_is_known_at_the_request(one_asks: tuple[Paths, SessionId], tmp_path: Path) -> None:
     """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
     own, session = one_asks
     gateway = LiveGateway(own)
@@ -138,9 +134,7 @@ async def test_what_a_card_must_not_show_is_known_when_the_request_is_told(
 
 
 @pytest.mark.parametrize("columns", [100, 160], ids=["below", "beside"])
-async def test_the_first_picture_waits_for_the_styles_of_each_widget_once(
-    columns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_first_picture_awaits_each_widgets_style_once(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for a second round, nor for the styles of dialogs, which are there all the same once one opens."""
     rounds, update_nodes = [], Stylesheet.update_nodes
 

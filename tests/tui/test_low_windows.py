@@ -137,9 +137,7 @@ async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above
     ],
     ids=["diff", "what a terminal printed", "terminal"],
 )
-async def test_the_line_at_the_bottom_says_no_key_by_half_and_always_the_way_back(
-    keys: tuple[str, ...], mode: Mode, foot: str
-) -> None:
+async def test_the_bottom_line_has_whole_keys_and_the_way_back(keys: tuple[str, ...], mode: Mode, foot: str) -> None:
     app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
     gateway_of(app).diffs = {"docs": CHANGE}
     async with run_app(app, LEAST, act=settled) as pilot:

@@ -386,7 +386,7 @@ async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_ke
         assert app.list_has_keys
 
 
-async def test_a_terminal_that_is_entered_before_it_is_there_has_the_keyboard_once_it_is(
+async def test_a_terminal_that_is_entered_too_early_has_the_keyboard_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on a busy machine: a refresh may come before it is mounted."""

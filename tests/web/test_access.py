@@ -207,9 +207,7 @@ def test_on_the_port_that_browsers_leave_out_the_name_alone_is_ours() -> None:
     assert access_guard.create_link().startswith("http://[::1]:80/")
 
 
-def test_secrets_are_compared_in_a_time_that_tells_nothing(
-    monkeypatch: pytest.MonkeyPatch, access_guard: AccessGuard
-) -> None:
+def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch, access_guard: AccessGuard) -> None:
     compared: list[bytes] = []
 
     def compare(given: bytes, wanted: bytes) -> bool:

@@ -51,9 +51,7 @@ def kept(page: Page, name: str) -> None:
         page.picture(Path(folder) / f"{name}.png")
 
 
-def test_a_permission_is_answered_by_a_key_and_quitting_leaves_the_agent_alive(
-    home: Home, web: Web, browser: Chromium
-) -> None:
+def test_a_permission_is_answered_by_a_key_and_no_quit_ends_the_agent(home: Home, web: Web, browser: Chromium) -> None:
     session = home.start("fix-auth", "ask git push --force")
     page = browser.page(web.link)
 
@@ -188,9 +186,7 @@ def let_in(browser: Chromium, served: Served) -> Page:
     return page
 
 
-def test_a_foreign_name_that_leads_here_gets_nothing(
-    browser: Chromium, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_name_for_us_gets_nothing(browser: Chromium, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS rebinding: for the browser this is the attacker's own origin, which may read all of it."""
     address = f"http://{EVIL}:{served.view.port}{served.link()}"
     page = browser.page(address)
@@ -332,9 +328,7 @@ def test_a_request_is_read_and_allowed_on_a_phone(home: Home, web: Web, browser:
     assert [] == page.complaints
 
 
-def test_another_page_cannot_embed_a_request_or_send_its_form(
-    home: Home, web: Web, browser: Chromium, other: int
-) -> None:
+def test_another_page_cannot_embed_or_send_a_request_form(home: Home, web: Web, browser: Chromium, other: int) -> None:
     """Clickjacking and forged forms, even if the other page knows the link and the form."""
     session = home.start("fix-auth", "ask git push --force")
     asked = until(lambda: next(iter(home.session(session).requests), None))

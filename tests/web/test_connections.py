@@ -323,7 +323,7 @@ async def test_a_page_that_reads_nothing_stops_no_other_and_not_the_end(monkeypa
             await auntil(lambda: not view.connections)
 
 
-async def test_a_page_that_answers_no_heartbeat_is_cut_with_all_that_waits_for_it(
+async def test_a_page_without_heartbeats_is_cut_with_all_that_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "HEARTBEAT_S", 0.2)

@@ -366,9 +366,7 @@ def test_a_pace_lets_a_burst_through_and_then_a_rate() -> None:
     assert 0.0 == pace.add(101.0)
 
 
-def test_in_a_flood_what_is_refused_waits_and_a_valid_link_does_not(
-    site: Site, shared: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_a_flood_only_what_is_refused_waits(site: Site, shared: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site.served.view, "_pace", Pace(1, 1 / 3600))
     link = site.link(shared)
     assert 404 == site.served.ask("/r/unknown").status

@@ -244,9 +244,7 @@ def closes_at_once(path: Path) -> Callable[[], None]:
     return stop
 
 
-def test_an_answer_that_may_not_have_arrived_says_so_and_the_link_is_used_up(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_may_be_lost_says_so_and_the_link_is_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     link = site.asks(command("fix-auth", "git push"))
     fields = link.forms()["allow"]
     monkeypatch.setattr(connect, "REACH_S", 0.2)

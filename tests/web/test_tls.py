@@ -40,9 +40,7 @@ def ask(served: Served, files: CertificateFiles, path: str, host: str = f"{NAME}
 
 
 @pytest.mark.parametrize("link_list", [True, False])
-def test_other_machines_get_pages_for_phones_and_no_dashboard(
-    env: Env, files: CertificateFiles, link_list: bool
-) -> None:
+def test_other_machines_get_phone_pages_and_no_dashboard(env: Env, files: CertificateFiles, link_list: bool) -> None:
     config = WebConfig(link_url=URL, link_list=link_list)
     tls = tls_listener("127.0.0.1:0", files.certificate, files.key, URL, 0)
     logins = WebLogins(env.paths)

@@ -111,9 +111,7 @@ async def test_it_announces_its_slash_commands_with_what_they_do(claude: RealAge
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_conversation_is_forked_before_an_earlier_prompt_or_at_its_end(
-    claude: RealAgent, stub: ModelStub, whole: bool
-) -> None:
+async def test_a_fork_begins_before_a_prompt_or_at_the_end(claude: RealAgent, stub: ModelStub, whole: bool) -> None:
     first, second = "go %% say one", "go %% say two"
     async with talking(claude) as talk:
         await talk.turn(first)
@@ -483,9 +481,7 @@ def pid_of(talk: Conversation) -> int:
     return talk.session.pid
 
 
-async def test_a_conversation_in_which_nothing_was_said_begins_again_under_its_id(
-    claude: RealAgent, stub: ModelStub
-) -> None:
+async def test_an_empty_conversation_begins_again_under_its_id(claude: RealAgent, stub: ModelStub) -> None:
     stub.must_be_called = False
     async with talking(claude) as talk:
         name = talk.session.resume_id
@@ -527,9 +523,7 @@ async def test_a_flag_that_it_does_not_know_is_said_in_its_words(claude: RealAge
         await backend.open(await launched(claude, "--no-such-flag"))
 
 
-async def test_killed_it_ends_with_its_signal_and_all_that_it_had_just_started(
-    claude: RealAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_killed_it_ends_with_all_that_it_just_started(claude: RealAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commands lead sessions of their own, and nobody has seen this one yet."""
     monkeypatch.setattr(child_process, "LOOK_S", 600.0)
     async with talking(claude) as talk:

@@ -135,9 +135,7 @@ async def test_its_commands_and_skills_are_slash_commands(codex: RealAgent) -> N
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_conversation_is_forked_before_an_earlier_prompt_or_at_its_end(
-    codex: RealAgent, stub: ModelStub, whole: bool
-) -> None:
+async def test_a_fork_begins_before_a_prompt_or_at_the_end(codex: RealAgent, stub: ModelStub, whole: bool) -> None:
     first, second = "go %% say one", "go %% say two"
     async with opened(plain(codex)) as heard:
         for number, prompt in enumerate((first, second), 1):
@@ -423,9 +421,7 @@ class TestSteering:
                 turn.prompt for turn in of(heard, events.TurnStarted)
             ]
 
-    async def test_what_it_had_not_taken_in_when_it_was_interrupted_is_gone_and_told(
-        self, codex: RealAgent, stub: ModelStub
-    ) -> None:
+    async def test_what_it_had_not_taken_at_an_interrupt_is_told_lost(self, codex: RealAgent, stub: ModelStub) -> None:
         """It is in no history, so nobody may call it said."""
         async with opened(asking(codex)) as heard:
             await heard.prompt("go %% bash touch no.txt %% say after")
@@ -446,9 +442,7 @@ class TestSteering:
 
             assert ["one %% slow 20 w", "two %% say two"] == [turn.prompt for turn in of(heard, events.TurnStarted)]
 
-    async def test_a_prompt_that_it_does_not_take_is_refused_in_its_words(
-        self, codex: RealAgent, stub: ModelStub
-    ) -> None:
+    async def test_a_prompt_that_it_rejects_is_refused_in_its_words(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         async with opened(plain(codex)) as heard:
             with pytest.raises(RefusedError, match=r"^codex did not accept the prompt: Input exceeds .*[^.]\.$"):
@@ -550,9 +544,7 @@ class TestFailures:
 
             assert "codex login" in (await ended(heard)).error
 
-    async def test_a_missing_variable_of_its_provider_is_named_with_the_way_to_give_it(
-        self, codex: RealAgent, stub: ModelStub
-    ) -> None:
+    async def test_a_missing_variable_is_named_with_the_way_to_give_it(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         own = {name: value for name, value in codex.own.items() if name != "STUB_KEY"}
         async with opened(plain(replace(codex, own=own))) as heard:

@@ -31,9 +31,7 @@ def _go_on(it: Watched, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_what_is_said_of_it_is_never_wrong_and_sure(
-    agent: RealAgent, name: str, stub: ModelStub, scratch: Path
-) -> None:
+def test_what_is_sure_of_it_is_never_wrong(agent: RealAgent, name: str, stub: ModelStub, scratch: Path) -> None:
     scene = SCENES[name]
     with watched(agent, stub, scratch, *scene.arguments) as it:
         _go_on(it, scene)

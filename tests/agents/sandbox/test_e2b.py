@@ -51,7 +51,7 @@ def test_at_a_service_it_is_not_paused_where_it_was_given_a_secret_variable(away
 
 
 @pytest.mark.parametrize("name", ["opencode"])
-def test_at_a_service_it_goes_on_in_the_same_conversation_after_a_pause_and_once_that_has_it_no_more(
+def test_at_a_service_it_continues_its_conversation_after_a_pause_and_once_the_service_lost_it(
     away: Stack,
 ) -> None:
     stack = away

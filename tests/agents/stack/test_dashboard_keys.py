@@ -113,9 +113,7 @@ def test_a_question_is_answered_by_choice(name: str, stack: Stack, stub: ModelSt
 
 
 @BOTH
-def test_model_and_permission_mode_are_changed_and_a_prompt_is_written(
-    name: str, stack: Stack, stub: ModelStub
-) -> None:
+def test_model_and_permission_mode_change_and_a_prompt_is_written(name: str, stack: Stack, stub: ModelStub) -> None:
     """With the keys of the dialog and of the prompt box; the model is asked for by the provider's own request."""
     model, mode = {"claude": ("sonnet", "plan"), "codex": ("gpt-6-sol", "never")}[name]
     session = stack.new("worker")

@@ -93,9 +93,7 @@ def test_a_conversation_moves_to_a_terminal_and_back(stack: Stack) -> None:
 
 
 @BOTH
-def test_a_session_of_another_machine_moves_there_and_back(
-    stack: Stack, tmp_path: Path, fork_server: ForkServer
-) -> None:
+def test_a_remote_session_moves_there_and_back(stack: Stack, tmp_path: Path, fork_server: ForkServer) -> None:
     """This kasmon is the other machine; a second one, of the same user, shows its session and moves it."""
     folders = {name: str(private_folder(tmp_path / name)) for name in OWN_FOLDERS}
     here = user_paths(stack.variables | folders)

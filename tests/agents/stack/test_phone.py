@@ -128,9 +128,7 @@ def test_a_permission_is_pushed_opened_and_allowed_and_its_agent_goes_on(
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_a_changed_request_says_so_and_only_its_new_link_answers_it(
-    stack: Stack, served: PushServer, phone: Page
-) -> None:
+def test_a_changed_request_says_so_and_only_its_new_link_answers(stack: Stack, served: PushServer, phone: Page) -> None:
     """The page that is open sends nothing once the request changed, and its agent goes on with the new one."""
     gate, program = stack.path / "gate", stack.path / "claude"
     os.mkfifo(gate)

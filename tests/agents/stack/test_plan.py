@@ -185,7 +185,7 @@ def test_no_task_is_claimed_while_its_agent_shows_its_start_dialog_nor_before_it
 
 
 @pytest.mark.parametrize("name", ["codex"])
-def test_in_a_terminal_a_task_is_claimed_after_the_turn_that_carried_its_prompt_however_slowly_its_agent_starts(
+def test_in_a_terminal_a_task_is_claimed_after_its_prompts_turn_however_slowly_its_agent_starts(
     stack: Stack,
 ) -> None:
     stack.configure(*slow_start())

@@ -193,8 +193,6 @@ async def _tells_failures(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> N
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode"], indirect=True)
-def test_a_turn_that_the_provider_refuses_is_failed_with_its_words(
-    agent: RealAgent, stub: ModelStub, tmux: TmuxEnv
-) -> None:
+def test_a_turn_that_the_provider_refuses_fails_in_its_words(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
     started(tmux, agent)
     asyncio.run(_tells_failures(tmux, agent, stub))

@@ -262,9 +262,7 @@ def test_codex_is_told_what_was_chosen(codex: RealAgent, stub: ModelStub, scratc
         it.is_judged("answered in own words", SessionState.IDLE)
 
 
-def test_codex_that_offers_a_newer_model_is_told_to_keep_the_one_it_has(
-    codex: RealAgent, stub: ModelStub, scratch: Path
-) -> None:
+def test_codex_that_offers_a_newer_model_keeps_its_model(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """The mark stands on the newer one, which nobody chose."""
     config = codex.home / ".codex" / "config.toml"
     known = config.read_text()
@@ -297,9 +295,7 @@ def test_opencode_says_what_always_covers_before_it_does(opencode: RealAgent, st
         assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
 
 
-async def test_of_two_hundred_dialogs_those_that_change_in_the_last_moment_get_nothing(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_200_dialogs_those_that_change_late_get_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
     chance = random.Random(11)
     await last_moments(room, [chance.choice(("swap", "draw", "nothing")) for _ in range(200)])
@@ -350,9 +346,7 @@ def two_that_differ_at_their_end(it: Watched, ask: Callable[[str], str], folder:
     assert not (folder / "one.txt").exists()
 
 
-def test_opencode_is_answered_to_all_of_a_command_that_its_dialog_cuts(
-    opencode: RealAgent, stub: ModelStub, scratch: Path
-) -> None:
+def test_opencode_is_answered_to_a_whole_command_if_cut(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """By its own record; where that is not to be had, by its view."""
     with watched(opencode, stub, scratch) as it:
         begun(it, "Ask anything")
@@ -363,9 +357,7 @@ def test_opencode_is_answered_to_all_of_a_command_that_its_dialog_cuts(
         )
 
 
-def test_codex_is_answered_to_all_of_a_command_that_its_dialog_cuts(
-    codex: RealAgent, stub: ModelStub, scratch: Path
-) -> None:
+def test_codex_is_answered_to_a_whole_command_that_is_cut(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """By what its hook says."""
 
     def escalated(text: str) -> str:
@@ -377,9 +369,7 @@ def test_codex_is_answered_to_all_of_a_command_that_its_dialog_cuts(
         two_that_differ_at_their_end(it, escalated, codex.workdir)
 
 
-def test_claude_is_answered_to_all_of_a_command_that_is_higher_than_its_terminal(
-    claude: RealAgent, stub: ModelStub, scratch: Path
-) -> None:
+def test_claude_is_answered_to_a_command_beyond_its_screen(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """By what its hook says."""
     with watched(claude, stub, scratch, "--permission-mode", "default") as it:
         begun(it, "^❯")
@@ -402,9 +392,7 @@ def two_that_differ_in_what_a_view_shows(
     until((folder / "two.txt").exists, LIMIT_S, "the command ran")
 
 
-def test_codex_without_hooks_is_answered_to_what_its_view_shows(
-    codex: RealAgent, stub: ModelStub, scratch: Path
-) -> None:
+def test_codex_without_hooks_is_answered_to_what_it_shows(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
     def escalated(text: str) -> str:
         command = {"cmd": text, "sandbox_permissions": "require_escalated", "justification": "needs to"}
         return f"go %% tool exec_command {json.dumps(command)} %% say done"

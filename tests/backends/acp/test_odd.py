@@ -154,7 +154,7 @@ async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str
             await heard.answer(opened[0].request, Decision.ALLOW)
 
 
-async def test_what_is_said_of_a_call_while_its_question_waits_makes_a_new_request_and_voids_the_old_one(
+async def test_a_change_of_a_call_while_its_question_waits_replaces_the_request(
     stage: OddSession,
 ) -> None:
     async with stage.agent("changes_its_mind") as heard:
@@ -326,9 +326,7 @@ async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls
         assert ["interrupted", "done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
-async def test_a_turn_that_went_on_in_spite_of_an_interrupt_is_not_interrupted(
-    stage: OddSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_that_ignored_an_interrupt_has_none(stage: OddSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.backends.acp.agent.CANCEL_S", 0.1)
     async with stage.agent("goes_on") as heard:
         await heard.prompt("go")
@@ -426,9 +424,7 @@ async def test_options_that_are_on_or_off_are_told_and_switched(stage: OddSessio
         ({"fast": True, "loud": True}, "has no option 'loud' that is on or off"),
     ],
 )
-async def test_an_option_that_it_does_not_switch_stays_as_it_is(
-    switches: dict[str, bool], why: str, stage: OddSession
-) -> None:
+async def test_an_option_that_it_does_not_switch_stays(switches: dict[str, bool], why: str, stage: OddSession) -> None:
     async with stage.agent("switches") as heard:
         with pytest.raises(RefusedError, match=why):
             await heard.agent.send(Configure(switches=switches))

@@ -89,9 +89,7 @@ async def test_a_log_in_in_a_terminal_names_the_command_that_a_person_may_run(tm
         ("logged_out", ()),
     ],
 )
-async def test_the_first_log_in_in_a_terminal_is_offered_with_its_variables(
-    name: str, argv: tuple[str, ...], tmp_path: Path
-) -> None:
+async def test_the_first_log_in_by_terminal_has_its_variables(name: str, argv: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(LogInRequiredError) as caught:
         await backend.open(launch(name, tmp_path))
 
@@ -217,7 +215,7 @@ async def test_a_conversation_that_cannot_go_on_says_why(name: str, why: str, tm
     assert why in await why_not(name, tmp_path, resume="talk-1")
 
 
-async def test_the_history_of_a_conversation_from_before_the_session_is_imported_without_its_times(
+async def test_the_history_from_before_the_session_is_imported_without_its_times(
     stage: OddSession,
 ) -> None:
     async with stage.agent("lists", resume="talk-1") as heard:
@@ -245,7 +243,7 @@ async def test_of_a_very_long_history_the_last_entries_are_imported(stage: OddSe
 # Conversations that are copied
 
 
-async def test_a_copy_of_a_conversation_has_an_id_of_its_own_and_its_history_is_not_told_again(
+async def test_a_copy_of_a_conversation_has_its_own_id_and_its_history_is_not_told_again(
     stage: OddSession,
 ) -> None:
     async with stage.agent("forks", fork=ConversationFork(conversation="talk-1")) as heard:

@@ -193,13 +193,11 @@ class TestOpening(Opening):
             assert heard.session.resume_id
             assert "" == heard.session.proof
 
-    async def test_a_conversation_in_which_nothing_was_said_begins_again_under_its_id(self) -> None:
+    async def test_an_empty_conversation_begins_again_under_its_id(self) -> None:
         async with self.opened_with(generation=2, resume=BEFORE) as heard:
             assert (BEFORE, "") == (heard.session.resume_id, heard.session.proof)
 
-    async def test_a_conversation_is_the_one_of_before_by_the_last_prompt_in_its_transcript(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_a_conversation_is_the_earlier_one_by_the_last_prompt_in_its_transcript(self, tmp_path: Path) -> None:
         transcript(tmp_path, "first", "the last prompt")
         async with self.opened_with(generation=2, resume=BEFORE, remembers="the last prompt") as heard:
             assert "its transcript ends with the last prompt" in heard.session.proof
@@ -234,9 +232,7 @@ class TestOpening(Opening):
             ("nobody", {}, r"no login and no key.*/login"),
         ],
     )
-    async def test_an_agent_that_cannot_be_opened_says_why(
-        self, misdeed: str, more: dict[str, Any], words: str
-    ) -> None:
+    async def test_an_agent_that_cannot_open_says_why(self, misdeed: str, more: dict[str, Any], words: str) -> None:
         with pytest.raises(LaunchError, match=f"(?s){words}"):
             await backend.open(launch(misdeed, **more))
 

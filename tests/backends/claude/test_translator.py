@@ -351,9 +351,7 @@ def test_a_cleared_conversation_goes_on_under_another_id_and_its_costs_stay() ->
     ],
     ids=["anew", "from a process before the last one", "from the last one"],
 )
-def test_a_process_that_goes_on_adds_to_what_the_session_had_used(
-    carried: ConversationUsage, before: ConversationUsage
-) -> None:
+def test_a_resumed_process_adds_to_what_the_session_used(carried: ConversationUsage, before: ConversationUsage) -> None:
     """The agent's own figures begin wherever the last of its processes ended that ended cleanly."""
     alone = Played().play("turn").of(UsageReported)
     played = Played(used=ConversationUsage(input=4000, output=100, cost_usd=0.5), carried=carried).play("turn")

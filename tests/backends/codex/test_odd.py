@@ -246,9 +246,7 @@ os._exit(1)
         assert 2 == len(of(heard, UnknownMessageSeen))
         assert SECRET not in repr(facts)
 
-    async def test_nothing_stays_of_one_secret_that_begins_as_another_does(
-        self, odd: Open, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_nothing_stays_of_secrets_that_begin_alike(self, odd: Open, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", SECRET[:14])
         monkeypatch.setenv("CODEX_API_KEY", SECRET)
         code = """
@@ -358,9 +356,7 @@ class TestCalls:
         "method",
         ["item/tool/call", "applyPatchApproval", "execCommandApproval", "attestation/generate", "something/new"],
     )
-    async def test_a_call_that_nobody_can_answer_is_answered_with_an_error(
-        self, odd: Open, tmp_path: Path, method: str
-    ) -> None:
+    async def test_a_call_that_nobody_can_answer_gets_an_error(self, odd: Open, tmp_path: Path, method: str) -> None:
         """Never left hanging, and never accepted."""
         code = f"""
 serve(until="model/list")

@@ -122,9 +122,7 @@ async def test_its_end_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     assert [] == await asyncio.to_thread(left, path)
 
 
-async def test_one_that_does_not_answer_at_the_socket_is_used_over_its_stdin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_that_ignores_a_socket_is_used_by_its_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_server, "LISTEN_S", 0.5)
     wanted = listening(tmp_path, MUTE + FAKE)
     async with asyncio.timeout(LIMIT_S), opened(wanted) as heard:

@@ -116,7 +116,7 @@ class TestWork:
 
         assert 1 == len(replay.of_kind(UsageReported))
 
-    def test_a_process_that_goes_on_adds_to_what_the_session_had_used(self) -> None:
+    def test_a_resumed_process_adds_to_what_the_session_used(self) -> None:
         """Codex counts on in the main thread; what sub-agents had used in the process before only the log knows."""
         replay = Replay(used=ConversationUsage(input=150, output=15))
         replay.begin({"thread": {"id": MAIN}})

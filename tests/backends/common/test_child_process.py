@@ -229,9 +229,7 @@ class TestStart:
         with pytest.raises(LaunchError, match="null byte"):
             await ChildProcess.start((sys.executable, "a\0b"), workdir="/tmp", environment={})
 
-    async def test_it_has_the_environment_it_is_given_and_its_mark_and_nothing_else(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_it_has_the_given_environment_its_mark_and_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ANOTHER_AGENTS_KEY", "x")
         async with started("import os; print(sorted(os.environ))", variables={"MINE": "1"}) as child:
             assert b"['KASMON_RUN', 'LC_ALL', 'MINE', 'PATH']" == await first(child)
@@ -292,9 +290,7 @@ class TestEnd:
             assert 0 == child.exit_code
             assert not is_alive(grandchild)
 
-    async def test_a_grandchild_that_came_while_it_was_being_ended_goes_too(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_grandchild_that_came_as_it_was_ended_goes_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "TERM_S", 0.2)
         code = """
 import signal, subprocess, sys, time
@@ -336,9 +332,7 @@ time.sleep(600)
             assert not is_alive(grandchild)
 
     @pytest.mark.parametrize("code", [APART, DAEMON + "time.sleep(600)"], ids=["in its family", "that left it"])
-    async def test_what_it_began_right_before_it_was_killed_ends_too(
-        self, code: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_what_it_began_just_before_a_kill_ends_too(self, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """No look has seen it, and nobody is its parent any more: it is known by its mark."""
         monkeypatch.setattr(room, "LOOK_S", 600.0)
         async with started(code) as child:
@@ -349,9 +343,7 @@ time.sleep(600)
             assert not child._family.descendants
             assert not is_alive(late)
 
-    async def test_what_a_late_one_starts_while_it_is_being_ended_ends_too(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_what_a_late_one_starts_as_it_is_ended_ends_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "LOOK_S", 600.0)
         code = (
             f"import subprocess as s, sys, time\ns.Popen([sys.executable, '-S', '-c', {BREEDING!r}])\ntime.sleep(600)"
@@ -366,9 +358,7 @@ time.sleep(600)
             assert young
             await auntil(lambda: not any(is_alive(pid) for pid in young), what="the end of all of them")
 
-    async def test_what_another_start_of_the_same_session_began_is_left_alone(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_what_another_start_of_the_session_began_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A session of another kasmon may even have the same id."""
         monkeypatch.setattr(room, "LOOK_S", 600.0)
         same = {"KASMON_SESSION": "kasmonx1"}
@@ -454,9 +444,7 @@ class TestLastWords:
 
             assert "line of it" not in child.last_words
 
-    async def test_they_end_with_the_process_though_somebody_else_holds_its_stderr(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_they_end_with_the_process_though_others_hold_stderr(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "REST_S", 0.1)
         async with started("import sys; print('last', file=sys.stderr, flush=True)" + DAEMON) as child:
             pid = int(await first(child))

@@ -69,9 +69,7 @@ def test_the_server_is_told_once_all_of_them_are_answered(asking: Asking) -> Non
 @pytest.mark.parametrize(
     ("decision", "action", "ends_turn"), [(Decision.DENY, "decline", False), (Decision.CANCEL, "cancel", True)]
 )
-def test_denying_one_field_declines_the_whole_form(
-    asking: Asking, decision: Decision, action: str, ends_turn: bool
-) -> None:
+def test_denying_one_field_declines_the_form(asking: Asking, decision: Decision, action: str, ends_turn: bool) -> None:
     colour, count, tags = asking.form()
     asking.answer(colour, Decision.CHOOSE, labels=("red",))
     settled = asking.answer(count, decision)

@@ -50,9 +50,7 @@ S = SessionId("abcdefgh")
     ],
     ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
 )
-def test_an_agent_gets_what_every_agent_gets_and_its_own_keys_but_no_others(
-    argv: tuple[str, ...], keys: set[str]
-) -> None:
+def test_an_agent_gets_what_every_agent_gets_and_only_its_own_keys(argv: tuple[str, ...], keys: set[str]) -> None:
     assert {"PATH", "LC_ALL"} | keys == inherited(own_prefixes(argv), AROUND).keys()
 
 

@@ -108,9 +108,7 @@ class TestClaude:
             "The state: !`git status`",
         ],
     )
-    def test_a_text_that_could_run_something_is_named_in_whatever_form_of_yaml(
-        self, text: str, project: Path, home: Path
-    ) -> None:
+    def test_a_text_that_could_run_something_is_named_in_any_yaml(self, text: str, project: Path, home: Path) -> None:
         file(project / ".claude" / "commands" / "x.md", text)
 
         assert ".claude/commands/x.md" in refused("claude", project, home)
@@ -130,9 +128,7 @@ class TestClaude:
 
         assert "" == refused("claude", project, home)
 
-    def test_of_a_skill_only_its_own_text_could_run_something_in_any_case_of_letters(
-        self, project: Path, home: Path
-    ) -> None:
+    def test_of_a_skill_only_its_text_could_run_something_in_any_case(self, project: Path, home: Path) -> None:
         rule = file(project / ".claude" / "skills" / "x" / "rules" / "a.md", "---\ntags: x\n---\n!`date`")
         assert "" == refused("claude", project, home)
 
@@ -144,9 +140,7 @@ class TestClaude:
 
         assert "permissions" in refused("claude", project, home)
 
-    def test_servers_count_from_all_folders_above_and_settings_only_from_the_folder_itself(
-        self, project: Path, home: Path
-    ) -> None:
+    def test_servers_count_from_all_folders_above_and_settings_from_one_only(self, project: Path, home: Path) -> None:
         file(project / ".claude" / "settings.json", HOOKS)
         file(project.parent / ".claude" / "commands" / "x.md", "!`date`")
         below = project / "a" / "b"
@@ -174,9 +168,7 @@ class TestClaude:
 
         assert refused("claude", project, home)
 
-    def test_the_trust_of_a_repository_is_that_of_its_worktrees_if_it_knows_them(
-        self, project: Path, home: Path
-    ) -> None:
+    def test_the_trust_of_a_repository_is_that_of_the_worktrees_it_knows(self, project: Path, home: Path) -> None:
         tree = file(project.parent / "tree" / ".mcp.json", SERVERS).parent
         kept = project / ".git" / "worktrees" / "tree"
         link = file(tree / ".git", f"gitdir: {kept}\n")
@@ -190,9 +182,7 @@ class TestClaude:
         assert "" == refused("claude", tree, home)
 
     @pytest.mark.parametrize("flags", [("--setting-sources", "user"), ("--setting-sources=user",)])
-    def test_without_the_projects_settings_nothing_of_it_runs(
-        self, flags: tuple[str, ...], project: Path, home: Path
-    ) -> None:
+    def test_without_the_settings_nothing_of_it_runs(self, flags: tuple[str, ...], project: Path, home: Path) -> None:
         file(project / ".mcp.json", SERVERS)
 
         assert "" == refused("claude", project, home, *flags)
@@ -216,9 +206,7 @@ class TestClaude:
         assert "" == refused("claude", project, home, CLAUDE_CONFIG_DIR=str(tmp_path / "own"))
         assert refused("claude", project, home, CLAUDE_CODE_IGNORE_PERSISTED_TRUST="1")
 
-    def test_a_text_is_found_however_deep_it_lies_and_behind_however_many_other_files(
-        self, project: Path, home: Path
-    ) -> None:
+    def test_a_text_is_found_however_deep_and_behind_however_many_files(self, project: Path, home: Path) -> None:
         deep = file(project / ".claude" / "commands" / "a/b/c/d/e/f/g/x.md", "!`date`")
         assert ".claude/commands/a/b/c/d/e/f/g/x.md" in refused("claude", project, home)
 
@@ -251,9 +239,7 @@ class TestClaude:
             (project / ".claude" / "commands" / name).symlink_to("0")
         assert "more in .claude/commands" in refused("claude", project, home)
 
-    def test_a_folder_that_cannot_be_listed_counts(
-        self, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_folder_nobody_can_list_counts(self, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Its files may be readable all the same. Root can list each folder, so the function of `os` is replaced."""
         text, scandir = file(project / ".claude" / "skills" / "x" / "SKILL.md", "!`date`"), os.scandir
 
@@ -309,9 +295,7 @@ class TestGemini:
         ("path", "level"),
         [(".", "TRUST_FOLDER"), ("..", "TRUST_FOLDER"), (".", "DO_NOT_TRUST"), ("child", "TRUST_PARENT")],
     )
-    def test_a_folder_that_its_user_decided_about_is_no_question(
-        self, path: str, level: str, project: Path, home: Path
-    ) -> None:
+    def test_a_folder_its_user_decided_on_is_not_asked(self, path: str, level: str, project: Path, home: Path) -> None:
         """In one that was not trusted gemini leaves the project's things out."""
         file(project / ".gemini" / "settings.json", HOOKS)
         file(home / ".gemini" / "trustedFolders.json", {os.path.normpath(project / path): level})

@@ -98,9 +98,7 @@ async def test_a_viewer_is_refused_what_only_operators_may_do(cluster: ClusterSe
                 await asked
 
 
-async def test_a_machine_that_is_away_is_shown_as_the_cluster_has_it_until_it_is_back(
-    cluster: ClusterServer, env: Env
-) -> None:
+async def test_a_machine_that_is_away_is_shown_as_the_cluster_has_it(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started(), MessageWritten(at=NOW, text="hello"), name="docs")
     async with serving(cluster, env), reading(cluster) as (_, reader):
         await reader.until(lambda copy: copy.is_complete and copy.logs.get(ME) == has_log(env))
@@ -141,9 +139,7 @@ async def test_a_machine_publishes_after_a_restart_only_what_is_new(cluster: Clu
     assert before + 1 == await messages(cluster, stream("ev", "m1"))
 
 
-async def test_a_session_that_is_removed_while_the_directory_is_read_is_not_in_it(
-    cluster: ClusterServer, env: Env
-) -> None:
+async def test_a_session_removed_while_the_directory_is_read_is_not_in_it(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started())
     env.has(OTHER, started())
     async with serving(cluster, env), reading(cluster) as (_, reader):
@@ -200,9 +196,7 @@ async def test_a_machine_that_was_restored_from_a_backup_publishes_its_logs_agai
     await service.aclose()
 
 
-async def test_what_the_cluster_no_longer_has_comes_from_the_machine_or_is_missing(
-    cluster: ClusterServer, env: Env
-) -> None:
+async def test_what_the_cluster_has_lost_comes_from_the_machine_or_is_missing(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started())
     service = await cluster.connect_service()
     async with serving(cluster, env):
@@ -404,9 +398,7 @@ async def test_a_killed_server_loses_nothing_and_both_go_on_by_themselves(own_cl
             await reader.until(lambda copy: copy.welcome and copy.is_complete and copy.logs.get(ME) == has_log(env))
 
 
-async def test_a_full_store_is_reported_and_publishing_goes_on_when_there_is_space(
-    cluster: ClusterServer, env: Env
-) -> None:
+async def test_a_full_store_is_reported_and_publishing_resumes_with_space(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started())
     service = await cluster.connect_service()
     (events, *_) = stream_configurations(CLUSTER, "m1")

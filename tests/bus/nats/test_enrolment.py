@@ -214,9 +214,7 @@ def test_a_token_is_open_again_if_the_server_could_not_be_told(folder: ClusterFo
     remove(folder, "retries")
 
 
-def test_a_later_machine_of_the_same_name_finds_nothing_of_the_removed_one(
-    folder: ClusterFolder, tmp_path: Path
-) -> None:
+def test_a_later_machine_of_the_same_name_has_nothing_of_the_removed_one(folder: ClusterFolder, tmp_path: Path) -> None:
     asyncio.run(use(asyncio.run(join(other_machine(tmp_path / "1"), make_token(folder, "reused")))))
     remove(folder, "reused")
     asyncio.run(join(other_machine(tmp_path / "2"), make_token(folder, "reused")))
@@ -360,9 +358,7 @@ def test_the_server_comes_back_after_it_was_killed_and_members_with_it(folder: C
     until(lambda: (server := process.read_server(folder)) is not None and server.is_ready)
 
 
-def test_the_service_comes_back_after_it_was_killed_and_ends_the_server_that_it_left(
-    up: ClusterUp, tmp_path: Path
-) -> None:
+def test_the_service_restarts_after_it_was_killed_and_ends_the_server_it_left(up: ClusterUp, tmp_path: Path) -> None:
     folder = up.folder
     pid, server = process.service_pid(folder), process.read_server(folder)
     assert pid

@@ -82,7 +82,7 @@ async def test_a_machine_that_is_not_connected_is_unreachable_at_once(cluster: C
     assert time.monotonic() - since < 30
 
 
-async def test_a_machine_that_is_stopped_is_not_taken_for_a_cluster_that_does_not_answer(
+async def test_a_stopped_machine_is_not_taken_for_a_cluster_that_does_not_answer(
     cluster: ClusterServer,
 ) -> None:
     stopped = await connect(cluster.identity("m1", "machine"))
@@ -126,7 +126,7 @@ async def test_an_operator_may_do_what_the_owner_of_the_machine_allows(cluster: 
 
 
 @pytest.mark.usefixtures("served")
-async def test_a_machine_answers_each_sign_of_life_of_an_operator_so_that_a_long_command_is_not_lost(
+async def test_a_machine_answers_each_ping_of_an_operator_so_a_long_command_is_not_lost(
     cluster: ClusterServer,
 ) -> None:
     otto = cluster.identity("otto", "operator")
@@ -349,9 +349,7 @@ class Clock:
         return self._base() + self.ahead_s
 
 
-async def test_a_stream_ends_on_the_machine_with_its_bus_or_later_if_its_operator_was_killed(
-    cluster: ClusterServer, here: Paths
-) -> None:
+async def test_a_stream_ends_with_its_bus_or_after_its_operator_was_killed(cluster: ClusterServer, here: Paths) -> None:
     ended, clock, monotonic = asyncio.Queue[None](), Clock(time.time), Clock(time.monotonic)
     identity = cluster.identity("m1", "machine")
     server = MachineServer(identity, lambda: NotedBus(here, ended), now=clock.now, monotonic=monotonic.now)

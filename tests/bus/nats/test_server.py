@@ -77,9 +77,7 @@ def test_the_first_server_that_is_new_enough_is_taken(tmp_path: Path) -> None:
     assert (programs[1], "2.11.3") == (found.path, found.version)
 
 
-def test_the_server_of_the_package_is_found_though_an_old_one_is_on_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_packaged_server_is_found_before_an_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_server()
     (tmp_path / "nats-server").symlink_to(program(tmp_path, "2.9.10"))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")

@@ -149,9 +149,7 @@ def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, e
 
 
 @pytest.mark.faults
-def test_a_leafnode_goes_on_at_another_server_and_a_removed_member_at_none(
-    servers: ThreeServers, env: Env, tmp_path: Path
-) -> None:
+def test_a_leafnode_moves_to_another_server_unless_removed(servers: ThreeServers, env: Env, tmp_path: Path) -> None:
     gpu = servers.join("gpu", "machine", Paths(state=tmp_path / "gpu", config=tmp_path))
     lap = user_paths({name: str(tmp_path / "lap") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")})
     servers.join("lap", "machine", lap)

@@ -76,9 +76,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "words"), SPOILT.values(), ids=SPOILT)
-def test_a_foreign_folder_that_is_not_in_order_is_refused_whole(
-    kasmon: Cli, spoil: Callable[[Path], object], words: str
-) -> None:
+def test_a_foreign_folder_with_a_fault_is_all_refused(kasmon: Cli, spoil: Callable[[Path], object], words: str) -> None:
     folder = folder_of(kasmon)
     spoil(folder)
 

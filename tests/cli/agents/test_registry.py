@@ -88,9 +88,7 @@ ANSWERS: dict[str, tuple[int, bytes, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("status", "body", "headers"), ANSWERS.values(), ids=ANSWERS)
-def test_an_answer_that_is_no_registry_changes_nothing(
-    kasmon: Cli, status: int, body: bytes, headers: dict[str, str]
-) -> None:
+def test_an_answer_without_registry_is_ignored(kasmon: Cli, status: int, body: bytes, headers: dict[str, str]) -> None:
     with served(status, body, **headers) as url:
         done = kasmon("agents", "update", url)
 

@@ -161,9 +161,7 @@ def test_a_given_certificate_is_used(cluster: Cli, tmp_path: Path) -> None:
     assert (3, True) == (several.code, "this machine has several clusters" in several.err)
 
 
-def test_an_operator_sees_the_sessions_of_a_machine_and_may_do_what_its_owner_allows(
-    cluster: Cli, fork_server: ForkServer
-) -> None:
+def test_an_operator_sees_the_sessions_and_may_do_what_the_owner_allows(cluster: Cli, fork_server: ForkServer) -> None:
     assert 0 == cluster("cluster", "up", "--no-unit").code
     there = Cli(fork_server)
     serving = None

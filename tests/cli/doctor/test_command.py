@@ -172,9 +172,7 @@ def test_a_report_holds_no_secret_and_no_name(kasmon: Cli) -> None:
     assert "6 secrets are redacted" in done.out
 
 
-def test_what_cannot_be_mended_is_told_and_the_rest_is_mended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_fixed_is_told_and_the_rest_is_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stuck = DoctorCheck(id="stuck", level="warn", text="", mend=(tmp_path / "not there").rmdir)
     stale = DoctorCheck(id="stale", level="warn", text="", mend=(tmp_path / "stale").touch)
 
@@ -255,9 +253,7 @@ def test_limits_that_many_agents_run_into_are_named_with_what_raises_them(tmp_pa
         ("hello", "ok", "claude that does not report its version"),
     ],
 )
-def test_each_agents_version_is_told_with_the_one_that_was_tried(
-    tmp_path: Path, said: str, level: str, words: str
-) -> None:
+def test_each_agents_version_is_told_with_the_one_tested(tmp_path: Path, said: str, level: str, words: str) -> None:
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{said}'\n")
     program.chmod(0o755)

@@ -78,7 +78,7 @@ def test_it_is_hibernated_on_its_machine_and_a_prompt_from_here_resumes_it(joine
     here.json("rm", session)
 
 
-def test_a_message_of_a_peer_to_a_hibernated_session_there_is_taken_once_and_as_a_peers(
+def test_a_message_of_a_peer_to_a_hibernated_session_there_arrives_once_as_a_peers(
     joined: TwoCommandLines,
 ) -> None:
     session, here = joined.new("sleeper"), joined.here
@@ -163,7 +163,7 @@ def test_what_is_listed_of_this_machine_only_says_how_to_list_it_there(joined: T
     assert joined.here("machines", "run", MACHINE, "--", *command.split()).out == there.out
 
 
-def test_a_list_of_all_machines_is_one_table_and_one_array_with_the_machine_of_each_row(
+def test_a_list_of_all_machines_is_one_table_and_one_array_with_each_rows_machine(
     joined: TwoCommandLines,
 ) -> None:
     there = joined.new("loud", "say hi")

@@ -54,9 +54,7 @@ def notifier_of(kasmon: Cli) -> int | None:
     return lock_holder(kasmon.paths.notifier_lock)
 
 
-def test_a_request_is_pushed_once_without_a_dashboard_also_if_the_process_is_killed(
-    kasmon: Cli, server: PushServer
-) -> None:
+def test_a_request_is_pushed_once_without_a_dashboard_even_after_a_kill(kasmon: Cli, server: PushServer) -> None:
     write_config(kasmon, server)
     text = kasmon.paths.config_file.read_text()
     kasmon.paths.config_file.write_text(text.replace("url_file = ", 'url_env = "PHONE" # '))
@@ -86,9 +84,7 @@ def test_a_request_is_pushed_once_without_a_dashboard_also_if_the_process_is_kil
     assert_is_secret(kasmon)
 
 
-def test_a_locked_screen_is_away_and_a_second_target_gets_what_has_no_answer_after_ten_minutes(
-    kasmon: Cli, server: PushServer
-) -> None:
+def test_a_locked_screen_is_away_and_a_second_target_is_told_after_ten_minutes(kasmon: Cli, server: PushServer) -> None:
     """In this process, whose clock the test sets, as is the lock; it ends when the config has no targets.
 
     A message has a link to its request while `kasmon web` runs, unless its target says otherwise.
@@ -130,9 +126,7 @@ def test_a_locked_screen_is_away_and_a_second_target_gets_what_has_no_answer_aft
     assert not thread.is_alive()
 
 
-def test_a_dashboard_with_a_session_starts_the_process_once_and_says_that_the_user_is_there(
-    kasmon: Cli, server: PushServer
-) -> None:
+def test_a_dashboard_starts_the_process_once_and_says_that_the_user_is_there(kasmon: Cli, server: PushServer) -> None:
     write_config(kasmon, server)
     operations = Operations(kasmon.paths, lambda: load(kasmon.paths), lambda: fleet(working("x")))
     asyncio.run(operations.maintain_notifier(60.0))
@@ -166,9 +160,7 @@ def assert_is_secret(kasmon: Cli) -> None:
     assert "⟨hidden⟩" == json.loads(kasmon("config", "notify.targets.hook.url").out)
 
 
-def test_a_test_message_goes_to_all_targets_or_one_and_its_receipt_says_what_became_of_it(
-    kasmon: Cli, server: PushServer
-) -> None:
+def test_a_test_message_goes_to_all_targets_or_one_and_its_receipt_says_how(kasmon: Cli, server: PushServer) -> None:
     nothing = kasmon("notify", "test")
     assert (3, True) == (nothing.code, "[notify.targets.NAME]" in nothing.err)
     write_config(kasmon, server)

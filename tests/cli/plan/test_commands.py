@@ -275,9 +275,7 @@ def test_a_task_that_cannot_have_its_sandbox_here_is_refused_with_the_reason_and
     assert [] == plans(cli.paths)
 
 
-def test_a_profile_whose_sandbox_cannot_be_made_is_refused_likewise(
-    cli: PlanCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_whose_sandbox_cannot_be_made_is_refused_too(cli: PlanCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/none")
     write_private(cli.paths.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\nsandbox = "jail"\n')
 
@@ -514,9 +512,7 @@ def test_plans_are_listed_by_when_they_began(cli: PlanCli) -> None:
 # Worktrees
 
 
-def test_worktrees_are_removed_where_nothing_could_be_lost_and_the_others_named(
-    cli: PlanCli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worktrees_are_removed_where_nothing_is_lost_or_named(cli: PlanCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(cli.folder))
     repo = Repo(cli.folder)
     book = cli.agreed()
@@ -633,9 +629,7 @@ def test_a_plan_shows_the_branch_the_base_and_the_check_of_each_task(cli: PlanCl
 STOPPED = run(*done("1"), began("2"), steered("stop"), headless=True)
 
 
-def test_the_report_of_a_stopped_plan_names_the_tasks_that_did_not_run(
-    cli: PlanCli, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_of_a_stopped_plan_names_tasks_not_run(cli: PlanCli, capsys: pytest.CaptureFixture[str]) -> None:
     error = PlanStoppedError("plan 'tidy' was stopped by SIGINT.", hint="Resume it.")
     for form in ("text", "json", "junit"):
         report(OF, STOPPED, form, f"{cli.folder}/report.{form}", error)

@@ -136,9 +136,7 @@ def test_an_update_brings_in_the_base(kasmon: Cli, repo: Repo, tree: Path, how: 
 
 
 @pytest.mark.parametrize("how", ["rebase", "merge"])
-def test_an_update_with_conflicts_changes_nothing_unless_they_are_to_be_kept(
-    kasmon: Cli, repo: Repo, tree: Path, how: str
-) -> None:
+def test_an_update_with_conflicts_changes_nothing_or_keeps_them(kasmon: Cli, repo: Repo, tree: Path, how: str) -> None:
     head = repo.commit("file0.txt", "mine\n", at=tree)
     repo.commit("file0.txt", "theirs\n")
 
@@ -185,9 +183,7 @@ def test_a_push_runs_its_hook_and_sets_the_upstream(kasmon: Cli, repo: Repo, rem
 
 
 @pytest.mark.parametrize("base", ["main", "origin/main"])
-def test_an_update_fetches_the_base_first_only_if_asked_and_moves_no_branch(
-    kasmon: Cli, repo: Repo, remote: Path, base: str
-) -> None:
+def test_an_update_fetches_if_asked_and_moves_no_branch(kasmon: Cli, repo: Repo, remote: Path, base: str) -> None:
     assert 0 == kasmon("new", "fix", *SCRIPTED, "--base", base, "--dir", str(repo.folder)).code
     tree = kasmon.home / "shop-worktrees" / "fix"
     repo.commit("mine.txt", at=tree)
@@ -213,9 +209,7 @@ def test_an_update_fetches_the_base_first_only_if_asked_and_moves_no_branch(
     )
 
 
-def test_a_fetch_that_fails_or_brings_in_a_base_of_two_histories_changes_nothing(
-    kasmon: Cli, repo: Repo, remote: Path, tree: Path
-) -> None:
+def test_a_failed_fetch_or_one_of_two_histories_is_undone(kasmon: Cli, repo: Repo, remote: Path, tree: Path) -> None:
     head = repo.commit("mine.txt", at=tree)
     (tree / "new.txt").write_text("new\n")
     repo.commit("local.txt")
@@ -262,9 +256,7 @@ def test_without_a_remote_a_push_is_refused(kasmon: Cli, repo: Repo, tree: Path)
 
 @pytest.mark.parametrize("how", ["--merge", "--squash", "--ff"])
 @pytest.mark.parametrize("is_checked_out", [True, False])
-def test_it_is_merged_into_the_base_wherever_that_is(
-    kasmon: Cli, repo: Repo, tree: Path, how: str, is_checked_out: bool
-) -> None:
+def test_it_is_merged_into_any_base(kasmon: Cli, repo: Repo, tree: Path, how: str, is_checked_out: bool) -> None:
     if how != "--ff":
         repo.commit("theirs.txt")
     if not is_checked_out:
@@ -291,9 +283,7 @@ def test_it_is_merged_into_the_base_wherever_that_is(
 
 @pytest.mark.parametrize("work", ["changed", "untracked", "ignored", "staged", "folder"])
 @pytest.mark.parametrize("how", ["--merge", "--squash", "--ff", "--take-over"])
-def test_files_of_a_checkout_that_are_not_committed_are_never_touched(
-    kasmon: Cli, repo: Repo, tree: Path, work: str, how: str
-) -> None:
+def test_uncommitted_files_of_a_checkout_stay_as_is(kasmon: Cli, repo: Repo, tree: Path, work: str, how: str) -> None:
     (repo.folder / ".git" / "info" / "exclude").write_text("*.log\nout\n")
     repo.commit("file0.txt", "two\n", at=tree)
     (tree / "new.txt").write_text("theirs\n")
@@ -327,9 +317,7 @@ def test_a_merge_with_conflicts_is_refused_and_changes_nothing(kasmon: Cli, repo
     assert (4, True, before) == (done.code, "conflicts in 'file0.txt'" in done.err, of_checkout(repo))
 
 
-def test_a_hook_that_refuses_a_squashed_commit_leaves_the_checkout_as_it_was(
-    kasmon: Cli, repo: Repo, tree: Path
-) -> None:
+def test_a_hook_that_refuses_a_squashed_commit_leaves_the_checkout_alone(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.commit("mine.txt", at=tree)
     (repo.folder / "file0.txt").write_text("stays\n")
     hook(repo, "commit-msg", "exit 1")
@@ -358,9 +346,7 @@ def test_uncommitted_work_is_not_left_behind_by_a_merge(kasmon: Cli, repo: Repo,
     assert (repo.folder / "new.txt").exists()
 
 
-def test_an_agent_in_the_checkout_that_changes_is_named_and_a_part_of_the_plan(
-    kasmon: Cli, repo: Repo, tree: Path
-) -> None:
+def test_an_agent_in_the_changed_checkout_is_named_and_part_of_the_plan(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.commit("mine.txt", at=tree)
     digest = kasmon.json("finish", "fix", "--merge", "--dry-run")["digest"]
     folder = repo.folder / "src"

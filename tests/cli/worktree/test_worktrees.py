@@ -174,9 +174,7 @@ def test_the_default_of_the_config_concerns_neither_other_folders_nor_programs(k
         (("--worktree", "--agent", "shell@nowhere"), "cannot be created from here"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(
-    kasmon: Cli, repo: Repo, arguments: tuple[str, ...], why: str
-) -> None:
+def test_contradictory_options_are_refused(kasmon: Cli, repo: Repo, arguments: tuple[str, ...], why: str) -> None:
     agent = () if "--agent" in arguments else SCRIPTED
 
     done = kasmon("new", "a", *agent, "--dir", str(repo.folder), *arguments)

@@ -135,9 +135,7 @@ def test_of_several_files_the_one_for_the_newest_versions_counts(tmp_path: Path)
         ("1.5", "old", ""),
     ],
 )
-def test_a_version_that_nobody_knows_is_read_by_the_nearest_and_that_is_said(
-    tmp_path: Path, version: str, name: str, note: str
-) -> None:
+def test_an_unknown_version_is_read_by_the_nearest_and_told(tmp_path: Path, version: str, name: str, note: str) -> None:
     put(tmp_path, "a.toml", versions=">=1, <2", name="old")
     put(tmp_path, "b.toml", versions=">=2", name="new")
     chosen = RuleCatalog([tmp_path]).rules("vim", version)

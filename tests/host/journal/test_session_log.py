@@ -191,9 +191,7 @@ HUGE = "ä" * events.EVENT_BYTES
     ],
     ids=["message", "output", "diff", "thought", "controls", "tool", "prompt"],
 )
-def test_a_fact_too_long_for_a_line_keeps_its_text_beside_the_log(
-    book: SessionLog, env: Env, event: events.Event, whole: str
-) -> None:
+def test_a_long_fact_keeps_its_text_beside_the_log(book: SessionLog, env: Env, event: events.Event, whole: str) -> None:
     assert book.append(event)
 
     assert max(map(len, env.paths.log(ME).read_bytes().splitlines())) <= events.EVENT_BYTES

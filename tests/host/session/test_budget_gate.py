@@ -11,9 +11,7 @@ from kasmon.host.session.budget_gate import BudgetGate
 from tests.support.host.env import ME, Env
 
 
-async def test_a_config_that_is_not_valid_releases_nothing_that_a_budget_holds(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_invalid_config_releases_nothing_a_budget_holds(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person is editing it."""
     for name in [name for name in os.environ if name.startswith(("XDG_", "KASM"))]:
         monkeypatch.delenv(name)

@@ -171,9 +171,7 @@ async def test_what_still_waits_within_the_agent_is_not_said_to_be_finished(env:
 
 
 @pytest.mark.parametrize("when", ["now", "interrupt"])
-async def test_an_agent_whose_turn_ended_at_its_limit_can_be_prompted_again(
-    env: Env, fake: FakeAgent, when: str
-) -> None:
+async def test_an_agent_whose_turn_ended_at_a_limit_is_prompted_again(env: Env, fake: FakeAgent, when: str) -> None:
     """Nobody may ever tell that the limit is over, and there is no turn to wait for, nor one to end."""
     fake.abilities = msgspec.structs.replace(ABLE, steers=False)
     async with env.hosting(fake):
@@ -240,9 +238,7 @@ async def test_an_interrupting_prompt_to_an_idle_agent_interrupts_nothing(env: E
         assert not any(isinstance(wish, Interrupt) for wish in fake.told)
 
 
-async def test_a_turn_that_does_not_end_gets_no_second_prompt(
-    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_turn_gets_no_new_prompt(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     async def stubborn(wish: AgentCommand) -> None:
         if not isinstance(wish, Interrupt):
             fake.obey(wish)
@@ -469,9 +465,7 @@ async def test_a_turn_is_credited_to_the_prompt_with_all_of_its_text_and_to_no_o
     assert [("unsure", ""), ("finished", "text")] == [(str(r.state), r.carried_by) for r in env.session().receipts]
 
 
-async def test_a_turn_that_shows_another_text_is_credited_to_the_prompt_that_it_carries(
-    env: Env, fake: FakeAgent
-) -> None:
+async def test_a_turn_that_shows_another_text_is_credited_to_its_own_prompt(env: Env, fake: FakeAgent) -> None:
     async def silent(wish: AgentCommand) -> None: ...
 
     fake.on_wish = silent

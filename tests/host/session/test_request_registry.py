@@ -203,9 +203,7 @@ async def test_a_withdrawn_request_takes_no_answer(env: Env, fake: FakeAgent) ->
 
 
 @pytest.mark.parametrize("over", [events.TurnEnded(at=1.0), events.SessionEnded(at=1.0)], ids=["turn", "session"])
-async def test_what_ends_closes_its_requests(
-    env: Env, fake: FakeAgent, over: events.TurnEnded | events.SessionEnded
-) -> None:
+async def test_an_end_closes_requests(env: Env, fake: FakeAgent, over: events.TurnEnded | events.SessionEnded) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(over)
@@ -514,9 +512,7 @@ async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: 
     "wish",
     [Configure(permission_mode="plan"), Configure(switches={"yolo": True}), Allow(hosts=("example.com",))],
 )
-async def test_nor_change_how_much_is_asked_or_which_hosts_are_allowed(
-    env: Env, fake: FakeAgent, wish: Configure | Allow
-) -> None:
+async def test_nor_change_the_amount_or_the_allowed_hosts(env: Env, fake: FakeAgent, wish: Configure | Allow) -> None:
     """Of its own session or of another: the guard is that of an answer. A person may."""
     fake.abilities = Abilities(sets_model=True, sets_permission_mode=True)
     async with env.hosting(fake):

@@ -201,9 +201,7 @@ def test_a_project_is_the_nearest_folder_under_git_or_the_folder_itself(tmp_path
     assert [str(tmp_path / "app"), str(alone)] == [project_of(str(inner)), project_of(str(alone))]
 
 
-def test_a_folder_of_another_machine_is_its_own_project_wherever_this_process_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_another_machine_is_a_project_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
 

@@ -229,9 +229,7 @@ async def test_what_is_adopted_is_marked_among_the_panes(tmux: TmuxEnv, mine: Mi
     ],
     ids=lambda one: one.line.split(" ")[0],
 )
-async def test_no_line_that_changes_something_of_the_users_is_ever_written(
-    mine: Mine, request_: ask.TmuxRequest[object]
-) -> None:
+async def test_no_line_that_changes_users_things_is_written(mine: Mine, request_: ask.TmuxRequest[object]) -> None:
     before = mine.state
     with tempfile.TemporaryDirectory(dir="/tmp") as turns:
         server = ForeignServer(mine.socket, Path(turns))

@@ -71,9 +71,7 @@ async def test_the_agent_is_the_panes_own_process_in_its_directory(tmux: TmuxEnv
     assert not list(tmux.root.rglob("pwned"))
 
 
-async def test_an_agent_knows_its_place_and_gets_its_own_variables_only(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_agent_knows_its_place_and_its_variables_only(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
     launch = tmux.wants(ME, *sh("env | sort; exec cat"), task=3, wave=2, peers=4, plan="p")
     write_private(tmux.paths.environment(ME), b"TOKEN=a=b\xe2\x98\x83\0")
@@ -532,9 +530,7 @@ def fake_tmux(tmux: TmuxEnv, version: str) -> str:
     return str(path)
 
 
-async def test_without_tmux_the_host_answers_and_says_what_is_missing(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_tmux_the_host_answers_what_is_missing(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KASMON_TMUX", "no-such-tmux")
     async with tmux.serving() as link:
         assert "" == link.welcome.tmux

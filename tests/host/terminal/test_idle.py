@@ -158,9 +158,7 @@ def hasty(tmux: TmuxEnv, idle_s: float) -> str:
     return str(program)
 
 
-async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_an_agent_left_is_readable_without_its_host(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", hasty(tmux, 1.0))
     launch = tmux.wants(ME, *sh("echo all of it; exit 3"))
     async with contextlib.aclosing(await open_link(tmux.paths, launch.session, Mode.TMUX)) as client:
@@ -174,9 +172,7 @@ async def test_what_an_agent_left_can_be_read_when_its_host_has_gone(
     assert 1 == len(tmux.only(SessionEnded, launch.session))
 
 
-async def test_who_comes_at_the_moment_of_its_end_has_the_next_host(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whoever_comes_as_it_ends_has_the_next_host(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", hasty(tmux, 0.4))
     hosts = []
     for number in range(4):

@@ -119,7 +119,7 @@ async def test_a_megabyte_arrives_whole(tmux: TmuxEnv) -> None:
         assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == tmux.recorded("typed")
 
 
-async def test_a_program_that_takes_each_line_for_a_prompt_gets_one_line_bare_and_several_not_at_all(
+async def test_a_program_that_takes_each_line_for_a_prompt_gets_one_line_bare_and_several_never(
     tmux: TmuxEnv,
 ) -> None:
     async with tmux.serving() as link:
@@ -304,7 +304,7 @@ async def test_a_turn_that_a_program_reports_moves_the_receipt_on(tmux: TmuxEnv)
         await auntil(lambda: "finished" == states(tmux, receipt.id)[-1])
 
 
-async def test_a_turn_that_ends_in_an_error_is_failed_and_the_session_says_so_until_its_next_turn(
+async def test_a_turn_that_ends_in_an_error_failed_and_the_session_says_so_until_its_next_turn(
     tmux: TmuxEnv,
 ) -> None:
     async with speaking(tmux) as link:
@@ -336,9 +336,7 @@ async def test_a_turn_that_fails_before_it_was_seen_to_begin_is_that_of_the_prom
         assert [("finished", "alone"), ("failed", "alone")] == [(r.state, r.carried_by) for r in session.receipts]
 
 
-async def test_a_turn_that_may_be_any_of_several_prompts_is_credited_to_none(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_of_any_of_several_prompts_is_not_credited(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
     async with speaking(tmux) as link:
         first = await prompted(link, ME, "working")
@@ -370,9 +368,7 @@ async def test_a_turn_that_may_be_a_persons_is_not_credited(tmux: TmuxEnv, monke
         assert typed.TYPED_INTO in tmux.session(SessionId(ME)).receipts[-1].reason
 
 
-async def test_nor_is_one_that_a_person_may_have_begun_in_an_attached_terminal(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nor_is_one_that_a_person_may_have_begun_attached(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
     async with speaking(tmux) as link:
         with attached(tmux.server, ME) as keys:

@@ -130,9 +130,7 @@ async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cl
     assert all(b"hunter2" not in path.read_bytes() for path in cli.folder.iterdir())
 
 
-async def test_the_host_records_by_itself_and_forgets_with_the_session(
-    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_host_records_and_forgets_with_the_session(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.05})
     folder = tmux.paths.record(ME)
     async with tmux.serving() as link:

@@ -110,9 +110,7 @@ def test_the_choice_fits_and_depends_on_no_order(
 
 
 @given(OFFERS, USES, st.sampled_from(("slots", "load", "memory_mb", "has_repository")))
-def test_a_machine_that_becomes_better_stays_chosen(
-    offers: list[MachineOffer], uses: dict[str, MachineUse], field: str
-) -> None:
+def test_a_better_machine_stays_chosen(offers: list[MachineOffer], uses: dict[str, MachineUse], field: str) -> None:
     before = choose(ANY, "claude", offers, uses, 3).machine
     better = {"slots": 100, "load": 0.0, "memory_mb": 1 << 20, "has_repository": True}[field]
     changed = [msgspec.structs.replace(each, **{field: better}) if each.machine == before else each for each in offers]

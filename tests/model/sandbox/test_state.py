@@ -68,9 +68,7 @@ def test_a_session_that_is_to_be_confined_says_so_before_anything_happened() -> 
         (SandboxPhase.EXPIRED, False, SessionState.ENDED),
     ],
 )
-def test_the_state_of_an_interpreter_session_follows_from_its_sandboxs_phase(
-    phase: SandboxPhase, held: bool, state: SessionState
-) -> None:
+def test_an_interpreter_has_the_state_of_its_sandbox(phase: SandboxPhase, held: bool, state: SessionState) -> None:
     now = session(*MADE, moved(phase, held=held))
 
     assert (phase.value, state) == (now.phase, now.state)

@@ -69,9 +69,7 @@ def test_ctx_prints_the_context_and_notes_what_the_agent_says(
     assert ("kasmon.ctx", "", "for tea", "n") == (note["event"], note["done"], note["waiting"], note["nonce"])
 
 
-def test_other_commands_and_unknown_words_are_refused_and_note_nothing(
-    made: AgentContextFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_commands_are_refused_and_note_nothing(made: AgentContextFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["ls"], [], ["ctx", "--answer", "x"], ["ctx", "--waiting"]):
         assert 2 == said(made, monkeypatch, *words), words
     assert "" == made.notes.read_text()

@@ -92,9 +92,7 @@ def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Cli, workd
     until(lambda: not (Jail(kasmon.paths).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
 
 
-def test_it_is_found_again_after_its_host_was_killed_and_stopped_with_all_it_started(
-    kasmon: Cli, workdir: Path
-) -> None:
+def test_it_is_found_again_after_its_host_was_killed_and_stops_with_all_it_started(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "setsid sleep 300 & echo be''gun")

@@ -122,9 +122,7 @@ in_both = pytest.mark.parametrize("tier", ["microvm", "e2b"], indirect=True)
 
 
 @in_both
-def test_a_structured_agent_goes_on_on_its_pipes_after_its_memory_was_on_disk(
-    kasmon: Cli, tier: Tier, workdir: Path
-) -> None:
+def test_a_structured_agent_keeps_its_pipes_after_memory_was_on_disk(kasmon: Cli, tier: Tier, workdir: Path) -> None:
     program = workdir / "agent.py"
     program.write_text(ACP)
     configured(kasmon, '[agents.mine]\nprogram = "/usr/bin/python3"\nacp = ["agent.py"]\n')
@@ -211,9 +209,7 @@ def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmo
     shows(kasmon, session, "woken")
 
 
-def test_memory_that_cannot_be_gone_on_from_ends_the_agent_says_so_and_its_next_start_has_its_home(
-    kasmon: Cli, workdir: Path
-) -> None:
+def test_unusable_memory_ends_the_agent_says_so_and_its_next_start_has_its_home(kasmon: Cli, workdir: Path) -> None:
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "echo kept > ~/note; kasmon ctx --waiting 'for tea'; echo th''en")

@@ -148,9 +148,7 @@ def test_a_link_is_kept_as_a_link_and_never_followed(workspace: Path, points: Ch
     assert {"link": ("link", str(tmp_path / "outside")), "folder": ("link", "/etc")} == seen(tmp_path / "fork")
 
 
-def test_a_path_that_is_swapped_for_a_link_leads_nowhere(
-    workspace: Path, points: CheckpointStore, tmp_path: Path
-) -> None:
+def test_a_path_swapped_for_a_link_leads_nowhere(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
     """The folder is looked at first and read later; in between its writer is quick."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "f").write_text("not yours")
@@ -295,9 +293,7 @@ def test_a_turn_that_changed_nothing_has_an_empty_diff(workspace: Path, points: 
         points.diff(3)
 
 
-def test_a_long_diff_is_cut_and_says_so(
-    workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_diff_says_it_is_cut(workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_store, "LONGEST_DIFF", 1000)
     points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("line\n" * 100_000)
@@ -546,9 +542,7 @@ def test_a_file_that_changed_within_a_tick_of_the_clock_is_read_again() -> None:
     assert ["new", "old"] == sorted(find_unread(seen, None)[1])
 
 
-def test_the_oldest_are_dropped_and_their_room_is_freed(
-    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oldest_are_dropped_and_freed(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIDY_AFTER", 3)
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=2))
     for turn in range(6):
@@ -576,9 +570,7 @@ def test_on_a_disk_that_is_too_full_the_older_half_goes(workspace: Path, tmp_pat
     points.restore("c1", str(workspace))
 
 
-def test_what_a_dropped_checkpoint_shared_stays(
-    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_dropped_checkpoints_share_stays(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that only changed times has its contents from the one before it."""
     monkeypatch.setattr(module, "TIDY_AFTER", 1)
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=1))
@@ -595,9 +587,7 @@ def test_what_a_dropped_checkpoint_shared_stays(
     assert ["c1", "c4"] == [each.id for each in points.all()]
 
 
-def test_at_the_end_of_a_session_its_memory_is_gone_and_its_files_stay(
-    workspace: Path, points: CheckpointStore
-) -> None:
+def test_at_the_end_of_a_session_its_memory_goes_and_its_files_stay(workspace: Path, points: CheckpointStore) -> None:
     (workspace / "f").write_text("1")
     point = points.create(str(workspace), 1, "after", SAVED)
     points.purge_memory()

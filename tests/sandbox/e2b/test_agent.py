@@ -95,7 +95,7 @@ def lodge(service: Served, shared: Path) -> Iterator[Callable[..., Lodged]]:
         yield made
 
 
-def test_its_folders_go_in_before_a_line_come_out_when_it_rests_and_are_here_before_its_end_is_told(
+def test_its_folders_go_in_before_a_line_come_out_at_rest_and_before_its_end(
     lodge: Callable[..., Lodged],
 ) -> None:
     one = lodge()
@@ -129,7 +129,7 @@ def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not
     assert service.access.key == one.program_launch.front["E2B_API_KEY"]
 
 
-def test_one_that_sleeps_is_woken_by_its_id_in_the_same_process_and_what_it_did_last_is_here(
+def test_one_that_is_paused_is_resumed_by_its_id_and_what_it_did_last_is_here(
     lodge: Callable[..., Lodged],
 ) -> None:
     one = lodge()

@@ -196,9 +196,7 @@ def test_variables_are_those_of_each_run_and_the_service_is_never_told_them(keep
     assert CANARY not in str(host.served.asked("create")) + str(host.served.asked("start"))
 
 
-def test_credentials_are_out_of_it_before_the_service_keeps_its_memory(
-    keep: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_are_out_before_memory_is_kept(keep: Callable[..., Host], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", CANARY)
     host = keep(
         credentials=(Credential(name="TOKEN", variable="OUR_TOKEN"),),
@@ -502,7 +500,7 @@ def test_on_a_full_disk_nothing_that_it_holds_is_lost(keep: Callable[..., Host])
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_to_be_gone(
+def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     need_jail()
@@ -526,7 +524,7 @@ def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_is_said_
             box.guest.close()
 
 
-def test_one_that_nobody_uses_any_more_sleeps_without_credentials_before_the_service_puts_it_to_sleep(
+def test_an_unused_one_is_paused_without_credentials_before_the_service_pauses_it(
     keep: Callable[..., Host],
 ) -> None:
     """Its host is gone, so nobody else takes them out."""

@@ -54,9 +54,7 @@ def test_an_interpreter_that_is_not_known_is_the_seeds_error(client: Raw) -> Non
     [b"{", b"", b"\xff\xfe", b"[1]", b"null", b'"x"', b"[" * 100_000],
     ids=["half", "empty", "no text", "a list", "null", "a text", "deep"],
 )
-def test_what_is_no_json_object_is_answered_in_the_seeds_shape_and_the_connection_goes_on(
-    client: Raw, data: bytes
-) -> None:
+def test_what_is_no_json_object_is_answered_as_the_seed_and_the_connection_goes_on(client: Raw, data: bytes) -> None:
     client.send_bytes(data)
     said = client.receive()
 
@@ -89,9 +87,7 @@ def test_what_is_no_json_object_is_answered_in_the_seeds_shape_and_the_connectio
     ],
     ids=str,
 )
-def test_a_request_that_makes_no_sense_is_refused_and_nothing_else_happens(
-    client: Raw, request_: dict[str, object]
-) -> None:
+def test_a_senseless_request_is_refused_and_nothing_else_happens(client: Raw, request_: dict[str, object]) -> None:
     said = client.ask(id="5", **request_)
 
     assert ("5", 1, True) == (said["id"], said["exit_code"], bool(said["stderr"]))

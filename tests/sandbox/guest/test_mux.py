@@ -298,9 +298,7 @@ class TestPorts:
 
         return ask
 
-    def test_a_port_inside_is_reached_and_may_speak_first(
-        self, ends: Ends, asking: Callable[[bytes], socket.socket]
-    ) -> None:
+    def test_a_port_inside_is_reached_and_may_begin(self, ends: Ends, asking: Callable[[bytes], socket.socket]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server, asking(b"%d\nmore" % server.getsockname()[1]) as link:
             ends.until(lambda: ends.inside._connections)
             came, _ = server.accept()

@@ -123,9 +123,7 @@ def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(start: Callable[..
     assert expected == worked.text()
 
 
-def test_a_line_that_comes_in_behind_the_one_in_its_place_takes_nothing_from_that(
-    start: Callable[..., Worked], agent: Agent
-) -> None:
+def test_a_line_behind_the_one_in_its_place_takes_nothing_from_it(start: Callable[..., Worked], agent: Agent) -> None:
     worked = start("late", "sh", "-c", "while read word; do echo got $word; done; exit 3")
     worked.tether.write(b"one\n")
     worked.until(lambda: worked.text() == "got one\n")
@@ -140,7 +138,7 @@ def test_a_line_that_comes_in_behind_the_one_in_its_place_takes_nothing_from_tha
     assert "got one\ngot two\n" == worked.text()
 
 
-def test_what_it_says_while_nobody_hears_is_there_for_who_comes_next_and_it_waits_when_that_is_much(
+def test_what_it_says_unheard_is_kept_for_the_next_and_it_waits_when_that_is_much(
     start: Callable[..., Worked],
 ) -> None:
     worked = start("alone", "sh", "-c", "seq 1 200000; exit 9")

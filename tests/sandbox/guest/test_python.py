@@ -92,9 +92,7 @@ def test_wrong_syntax_runs_nothing_of_the_code(channel: GuestChannel) -> None:
         ("exit(256 + 4)", 4, ""),
     ],
 )
-def test_leaving_is_an_exit_code_and_the_interpreter_stays(
-    channel: GuestChannel, code: str, exit_code: int, stderr: str
-) -> None:
+def test_an_exit_code_keeps_the_interpreter(channel: GuestChannel, code: str, exit_code: int, stderr: str) -> None:
     python(channel, "stays = 1")
     ran = python(channel, code)
 

@@ -106,9 +106,7 @@ def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Gues
 
 @pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
-def test_an_interrupt_ends_the_run_and_keeps_what_the_interpreter_holds(
-    channel: GuestChannel, interpreter: Interpreter
-) -> None:
+def test_an_interrupt_ends_the_run_and_keeps_all_variables(channel: GuestChannel, interpreter: Interpreter) -> None:
     hold(channel, interpreter)
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, interpreter, SPINS[interpreter])
@@ -160,9 +158,7 @@ def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begin
 
 
 @pytest.mark.core
-def test_what_came_of_a_run_is_told_again_by_its_word_and_nothing_is_run_by_that(
-    agent: Agent, channel: GuestChannel
-) -> None:
+def test_the_result_of_a_run_is_told_again_by_its_word_without_a_run(agent: Agent, channel: GuestChannel) -> None:
     heard: list[str] = []
     other = agent.channel("another line")
     with ThreadPoolExecutor(2) as others:
@@ -182,9 +178,7 @@ def test_what_came_of_a_run_is_told_again_by_its_word_and_nothing_is_run_by_that
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
-def test_a_dead_interpreter_is_started_anew_once_and_the_answers_say_what_is_lost(
-    channel: GuestChannel, interpreter: Interpreter
-) -> None:
+def test_a_dead_interpreter_restarts_once_and_says_the_loss(channel: GuestChannel, interpreter: Interpreter) -> None:
     others = [other for other in INTERPRETERS if other != interpreter]
     for each in INTERPRETERS:
         run(channel, each, HOLD[each])
@@ -234,7 +228,7 @@ def test_a_reset_ends_what_runs_and_that_run_says_so(channel: GuestChannel) -> N
     assert not run(channel, "python", "1").restarted
 
 
-def test_code_that_closes_the_way_of_the_answers_ends_its_interpreter_and_the_answer_says_so(
+def test_code_that_closes_the_answer_pipe_ends_its_interpreter_and_the_answer_says_so(
     channel: GuestChannel,
 ) -> None:
     ran = run(channel, "python", "import os; os.closerange(3, 1024)")

@@ -119,9 +119,7 @@ os.environ["OF_THE_CODE"] = "1"
     assert "'1'\n" == python(other, "os.environ['OF_THE_CODE']")
 
 
-def test_what_python_cannot_keep_is_named_with_its_kind_and_takes_nothing_else_along(
-    channel: GuestChannel, other: GuestChannel
-) -> None:
+def test_what_python_cannot_keep_is_named_and_takes_nothing_along(channel: GuestChannel, other: GuestChannel) -> None:
     python(
         channel,
         """
@@ -154,9 +152,7 @@ file.close()
 
 
 @pytest.mark.core
-def test_the_state_of_a_shell_is_as_it_was_and_its_jobs_are_named_as_lost(
-    channel: GuestChannel, other: GuestChannel
-) -> None:
+def test_the_state_of_a_shell_is_kept_and_its_jobs_are_named_lost(channel: GuestChannel, other: GuestChannel) -> None:
     job = bash(
         channel,
         "declare -A map=([k]='v w'); list=(1 '2 3'); declare -i whole=5; export SHOWN=$'a\\nb'; cd /usr\n"
@@ -176,9 +172,7 @@ def test_the_state_of_a_shell_is_as_it_was_and_its_jobs_are_named_as_lost(
     assert "v w 2 3 1 0027 /usr\n6\nf x\nhi\n/mine\na\nb\nnoclobber\nusr\nglob\n" == shown
 
 
-def test_plain_data_of_node_is_as_it_was_and_the_rest_is_named_as_lost(
-    channel: GuestChannel, other: GuestChannel
-) -> None:
+def test_plain_data_of_node_is_kept_and_the_rest_is_named_as_lost(channel: GuestChannel, other: GuestChannel) -> None:
     pytest.importorskip("shutil").which("node") or pytest.skip("node is not installed")
     code = (
         "let data = { a: [1, new Map([[1, new Set([2])]])], d: new Date(0), r: /x/g, b: Buffer.from('x'), n: 10n };"

@@ -111,9 +111,7 @@ def _frame(stream: socket.socket) -> bytes | None:
 
 
 @pytest.mark.parametrize("cut", ["in the request", "after the request", "before the answer", "in the answer"])
-def test_a_line_that_breaks_is_tried_again_and_the_code_has_run_once(
-    agent: Agent, channel: GuestChannel, cut: str
-) -> None:
+def test_a_broken_line_is_tried_again_and_the_code_ran_once(agent: Agent, channel: GuestChannel, cut: str) -> None:
     channel.run("python", "times = 0", timeout_s=20)
     with closing(Relay(agent, cut)) as relay, closing(GuestChannel(relay.path)) as broken:
         ran = broken.run("python", "import time; time.sleep(0.05); times += 1\nprint('times', times)", timeout_s=20)
@@ -173,9 +171,7 @@ def test_where_the_agent_dies_during_a_run_it_is_said_that_nobody_knows_and_noth
         channel.close()
 
 
-def test_where_nobody_listens_nothing_was_done_and_it_is_said_so_within_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nobody_listens_it_soon_says_nothing_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(connection.PAUSES_S) < 2.5
     monkeypatch.setattr(connection, "PAUSES_S", (0.01, 0.02))
     channel = GuestChannel(str(tmp_path / "none"))
@@ -335,9 +331,7 @@ def test_a_ping_says_who_answers_and_how_the_interpreters_stand(agent: Agent, ch
     assert after.counters["bash"] == after.workers["bash"].turns
 
 
-def test_an_agent_that_does_not_know_the_nonce_is_not_trusted(
-    channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_without_the_nonce_is_not_trusted(channel: GuestChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     status = GuestStatus("other", "i", 1, 1, 1.0, 1.0, {}, {})
     monkeypatch.setattr(channel._pool, "ask", lambda frame, receive, again: status)
 
@@ -364,9 +358,7 @@ def test_a_volatile_file_is_written_whole_with_its_mode_and_its_folders(agent: A
     assert [path] == [*path.parent.iterdir()]
 
 
-def test_a_volatile_file_goes_to_no_other_place_where_a_link_was_laid_for_it(
-    agent: Agent, channel: GuestChannel
-) -> None:
+def test_a_volatile_file_goes_nowhere_else_where_a_link_was_laid_for_it(agent: Agent, channel: GuestChannel) -> None:
     target, link = agent.folder / "target", agent.folder / "link"
     target.write_text("as it was", "utf-8")
     link.symlink_to(target)
@@ -381,9 +373,7 @@ def test_a_volatile_file_that_cannot_be_written_is_an_error_that_says_why(channe
         channel.write_volatile("/proc/none/x", b"", 0o600)
 
 
-def test_a_service_is_started_once_is_found_on_its_port_and_is_started_again(
-    agent: Agent, channel: GuestChannel
-) -> None:
+def test_a_service_starts_once_is_found_on_its_port_and_starts_again(agent: Agent, channel: GuestChannel) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -258,9 +258,7 @@ def test_no_open_file_of_ours_is_inherited(jailed_agent: Make, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_nobody_outside_is_reached_by_the_network(
-    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
-) -> None:
+def test_nobody_is_reached_by_the_network(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """Without the guard they share our network: they reach what listens on this machine alone, by port and by name."""
     with contextlib.ExitStack() as kept:
         port = kept.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]

@@ -179,9 +179,7 @@ def test_where_nobody_can_note_who_was_stopped_all_go_on(family: Callable[[str],
     until(lambda: 1 == len([pid for pid in mixed.pids if b"T" in states([pid])]))
 
 
-def test_one_that_does_not_stop_lets_all_go_on(
-    family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_will_not_stop_lets_all_run(family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch) -> None:
     busy = family(BUSY.format("os.fork()"))
     monkeypatch.setattr(cgroup, "is_stopped", lambda pid: False)
 

@@ -82,9 +82,7 @@ def test_a_fork_bomb_ends_at_the_limit_and_another_jail_does_not_feel_it(
 
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("guarded", [True, False])
-def test_memory_ends_at_the_limit_and_the_agent_goes_on(
-    small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
-) -> None:
+def test_memory_ends_at_a_limit_and_agents_go_on(small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         monkeypatch.setattr(jail, "build_limit_prefix", lambda *_, **__: [])
     one = small()

@@ -238,9 +238,7 @@ def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(jaile
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
-def test_a_folder_of_roots_that_is_too_large_to_copy_is_refused(
-    jail: Jail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_too_large_folder_of_root_is_refused(jail: Jail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(host_folders, "COPY_BYTES", 1000)
     (tmp_path / "big").write_bytes(bytes(1001))
 

@@ -123,7 +123,7 @@ def test_a_process_may_be_made_but_no_namespace_with_it(machine: Architecture) -
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_character_is_typed_into_a_terminal_whatever_the_upper_half_of_the_argument_says(
+def test_no_character_is_typed_into_a_terminal_whatever_the_upper_argument_half_says(
     machine: Architecture,
 ) -> None:
     ioctl = number_of("ioctl", machine)

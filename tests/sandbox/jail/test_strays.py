@@ -110,9 +110,7 @@ def test_what_a_killed_host_had_begun_is_named_and_ended_by_doctor(here: Paths, 
     assert "sandbox-unfinished" not in checks(here)
 
 
-def test_what_a_killed_host_had_begun_is_left_alone_while_another_host_has_it(
-    here: Paths, begun: tuple[Session, Path]
-) -> None:
+def test_what_a_killed_host_began_is_kept_while_another_host_has_it(here: Paths, begun: tuple[Session, Path]) -> None:
     session, lock = begun
     host = HostLock(here.host_lock(session.id))
     assert host.acquire()
@@ -143,9 +141,7 @@ def test_the_machine_of_an_agent_is_ended_once_its_host_and_its_front_process_ar
     assert holder(lock) is None
 
 
-async def test_what_a_killed_host_had_begun_is_ended_by_whoever_looks_on(
-    here: Paths, begun: tuple[Session, Path]
-) -> None:
+async def test_what_a_killed_host_had_begun_is_ended_by_the_next(here: Paths, begun: tuple[Session, Path]) -> None:
     adopter = SandboxAdopter(here)
     adopter.adopt_orphans([begun[0]])
 

@@ -297,9 +297,7 @@ def test_nothing_runs_where_the_filter_or_the_file_is_not_as_it_should_be(jail: 
     assert (workdir / "ran").exists()
 
 
-def test_without_a_filter_for_this_machine_there_is_no_jail(
-    jail: Jail, workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_filter_for_it_there_is_no_jail(jail: Jail, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(SandboxError, match="riscv64"):
         wrapped(jail, workdir, "true")

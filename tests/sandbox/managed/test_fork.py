@@ -91,9 +91,7 @@ def test_one_that_holds_its_memory_sleeps_on_disk_then(stage: CopyingStage) -> N
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("after", [False, True], ids=["before it is written", "once it is written"])
 @pytest.mark.parametrize("step", range(1, 7))
-def test_whoever_dies_meanwhile_leaves_one_that_lives_once_with_its_memory(
-    stage: CopyingStage, step: int, after: bool
-) -> None:
+def test_any_death_meanwhile_leaves_one_alive_with_its_memory(stage: CopyingStage, step: int, after: bool) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     stage.dies_at = (step, after)

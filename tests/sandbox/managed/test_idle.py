@@ -119,9 +119,7 @@ def test_what_nobody_uses_sleeps_then_ends_and_that_is_no_crash(kasmon: Cli, wor
     assert not any(is_running(pid, born) for pid, born in family)
 
 
-def test_a_break_puts_an_agent_in_a_jail_to_sleep_and_does_not_end_it_unless_the_config_says_when(
-    kasmon: Cli, workdir: Path
-) -> None:
+def test_a_break_pauses_an_agent_in_a_jail_and_ends_it_only_if_the_config_says_when(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
@@ -161,9 +159,7 @@ async def sitting(kasmon: Cli, session: SessionId, do: Callable[[HostLink], Any]
         await host.aclose()
 
 
-def test_looking_does_not_wake_it_and_sitting_down_or_typing_does_with_nothing_typed_lost(
-    kasmon: Cli, workdir: Path
-) -> None:
+def test_looking_does_not_wake_it_and_focus_or_typing_does_with_no_key_lost(kasmon: Cli, workdir: Path) -> None:
     """And it has the size of whoever sits at it, of which its program hears."""
     standby_after(kasmon, 600)
     session = started(kasmon, workdir)

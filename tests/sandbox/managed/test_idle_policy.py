@@ -51,9 +51,7 @@ def test_a_running_turn_is_never_idle_however_long_it_takes() -> None:
 
 
 @pytest.mark.parametrize(("keeps_memory", "step"), [(False, LifecycleStep.END), (True, LifecycleStep.PAUSE)])
-def test_what_sleeps_on_is_paused_to_disk_where_its_tier_can_else_it_ends(
-    keeps_memory: bool, step: LifecycleStep
-) -> None:
+def test_a_long_pause_goes_to_disk_where_its_tier_can_else_it_ends(keeps_memory: bool, step: LifecycleStep) -> None:
     assert DueStep(step, 2800.0, "not used for 30 min") == after(SLEEPS, keeps_memory=keeps_memory)
 
 

@@ -63,14 +63,14 @@ def test_a_microvm_whose_host_dies_on_the_way_back_loses_nothing(vm: CrashSandbo
     tried(vm, "wake", VM_WAKE, os.getpid, ())
 
 
-def test_a_microvm_that_is_killed_on_the_way_to_disk_goes_on_from_what_was_kept_or_is_said_to_be_lost(
+def test_a_microvm_killed_on_the_way_to_disk_goes_on_from_what_was_kept_or_is_said_lost(
     vm: CrashSandbox,
 ) -> None:
     """Once its memory counts, its end takes nothing."""
     tried(vm, "sleep", VM_SLEEP[1:6:2], vm.player, VM_SLEEP[:5])
 
 
-def test_a_microvm_whose_memory_on_disk_is_not_what_was_written_goes_on_and_is_not_said_to_be_paused(
+def test_a_microvm_whose_memory_on_disk_is_damaged_goes_on_and_is_not_said_to_be_paused(
     vm: CrashSandbox,
 ) -> None:
     """It is read back before the machine ends."""

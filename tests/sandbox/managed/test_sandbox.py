@@ -66,7 +66,7 @@ def test_the_five_phases_of_a_night_are_told_in_order(stage: SandboxProcess) -> 
     assert phases == [phase for phase, _ in stage.moves()]
 
 
-def test_a_shell_that_ended_before_the_sandbox_was_looked_at_is_said_to_have_lost_what_it_held(
+def test_a_shell_that_ended_before_the_sandbox_was_checked_is_said_to_have_lost_all(
     stage: SandboxProcess,
 ) -> None:
     """The look runs in a new one, which nobody but the look hears of."""
@@ -229,9 +229,7 @@ def test_the_end_leaves_no_process_and_no_socket(stage: SandboxProcess) -> None:
         box.wake()
 
 
-def test_credentials_reach_a_run_and_no_longer_the_next_one(
-    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_reach_a_run_and_not_the_next_one(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     stage.policy = SandboxPolicy(
         session=ME, credentials=(Credential(name="TOKEN", variable="MINE", aliases=("OTHER",)),)
@@ -245,9 +243,7 @@ def test_credentials_reach_a_run_and_no_longer_the_next_one(
     assert "none\n" == said(box, "echo ${TOKEN:-none}")
 
 
-def test_no_checkpoint_holds_a_credential_wherever_code_put_it(
-    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_checkpoint_holds_a_credential_from_anywhere(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary: in an interpreter's names, in a volatile file, in an environment; and one that stays is told."""
     canary = "canary-7f3a91c2e5"
     monkeypatch.setenv("MINE", canary)
@@ -325,9 +321,7 @@ def test_what_sleeps_in_memory_holds_no_credential_in_files_environments_and_int
     assert {"python": "1 False []\n", "bash": "1\n", "node": "1 undefined undefined undefined\n"} == without
 
 
-def test_a_shell_that_exits_in_a_run_leaves_no_credential_to_the_next(
-    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shell_that_exits_leaves_no_credential_behind(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     box = with_canary(stage, monkeypatch)
     said(box, "v=1; exit 3")
 
@@ -401,9 +395,7 @@ def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_
     assert CANARY.encode() in (copy / "file").read_bytes()
 
 
-def test_a_file_in_which_code_left_a_credential_is_named(
-    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_where_code_left_a_credential_is_named(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     stage.policy = SandboxPolicy(session=ME, credentials=(Credential(name="TOKEN", variable="MINE"),))
     box = stage.arrived()

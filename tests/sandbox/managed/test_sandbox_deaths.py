@@ -63,9 +63,7 @@ def use(box: ManagedSandbox) -> None:
 @pytest.mark.parametrize(
     ("name", "step"), [(name, step) for name, (_, _, steps) in TRANSITIONS.items() for step in range(1, steps + 1)]
 )
-def test_who_comes_next_finds_the_sandbox_or_says_what_is_lost(
-    stage: SandboxProcess, name: str, step: int, after: bool
-) -> None:
+def test_the_next_finds_the_sandbox_or_says_the_loss(stage: SandboxProcess, name: str, step: int, after: bool) -> None:
     before, transition, _ = TRANSITIONS[name]
     box = stage.host()
     for act in before:

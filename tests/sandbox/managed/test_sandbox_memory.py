@@ -63,9 +63,7 @@ def test_it_sleeps_on_disk_and_another_process_goes_on_with_it(stage: KeepingSta
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it is written", "once it is written"])
 @pytest.mark.parametrize(("name", "step"), [*(("sleep", n) for n in (1, 2, 3)), *(("wake", n) for n in (1, 2, 3))])
-def test_whoever_comes_next_has_its_memory_whichever_fact_was_the_last(
-    stage: KeepingStage, name: str, step: int, after: bool
-) -> None:
+def test_the_next_has_its_memory_whatever_fact_was_last(stage: KeepingStage, name: str, step: int, after: bool) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     if name == "wake":
@@ -84,7 +82,7 @@ def test_whoever_comes_next_has_its_memory_whichever_fact_was_the_last(
     assert "42\n" == heir.run("python", "print(x)").stdout
 
 
-def test_a_memory_that_is_refused_is_said_to_be_lost_with_the_reason_and_the_files_are_there(
+def test_a_refused_memory_is_said_to_be_lost_with_the_reason_and_the_files_are_there(
     stage: KeepingStage,
 ) -> None:
     box = stage.arrived()

@@ -83,7 +83,7 @@ def test_qemu_that_a_host_had_started_when_it_was_killed_is_ended(kasmon: Cli, w
     assert not is_running(qemu, born)
 
 
-def test_a_pause_in_which_host_and_qemu_were_killed_is_no_success_nor_is_the_next_which_tells_the_loss(
+def test_a_pause_in_which_host_and_qemu_were_killed_fails_and_so_does_the_next_with_the_loss(
     kasmon: Cli,
 ) -> None:
     session = SessionId(kasmon("sandbox", "create", "lab", "--tier", "microvm").out.strip())

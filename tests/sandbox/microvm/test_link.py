@@ -425,9 +425,7 @@ def test_an_image_is_one_of_this_version_with_all_its_files(tmp_path: Path) -> N
     assert None is image.load_image(tmp_path)
 
 
-def test_an_image_that_cannot_be_built_says_why_and_leaves_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_build_says_why_and_leaves_the_old_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = tmp_path / "image" / "vmlinux"
     before.parent.mkdir()
     before.write_bytes(b"kernel")

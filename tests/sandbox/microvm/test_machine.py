@@ -164,9 +164,7 @@ def test_a_truncated_or_damaged_memory_is_refused_and_nothing_runs(vm: MicroVm, 
 
 
 @pytest.mark.parametrize(("field", "value"), [("cpu", "Westmere"), ("program", "qemu 9"), ("image", "another")])
-def test_a_memory_that_another_processor_qemu_or_image_wrote_is_refused(
-    vm: MicroVm, make: Make, field: str, value: str
-) -> None:
+def test_a_memory_of_other_processor_qemu_or_image_is_refused(vm: MicroVm, make: Make, field: str, value: str) -> None:
     """QEMU itself goes on from it, and says nothing."""
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
@@ -179,9 +177,7 @@ def test_a_memory_that_another_processor_qemu_or_image_wrote_is_refused(
     assert vm.find(policy, vm.resume(policy, runtime, slept))
 
 
-def test_a_memory_whose_disk_moved_on_or_that_is_another_sessions_is_refused_and_nothing_runs(
-    vm: MicroVm, make: Make
-) -> None:
+def test_a_memory_of_an_older_disk_or_another_session_is_refused_and_nothing_runs(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
     lot = VmFiles(vm.host_folders, policy)
@@ -200,9 +196,7 @@ def test_a_memory_whose_disk_moved_on_or_that_is_another_sessions_is_refused_and
     assert vm.adopt(policy) is None
 
 
-def test_a_memory_of_another_boot_is_gone_on_from_and_no_process_of_this_one_is_taken_for_its_machine(
-    vm: MicroVm, make: Make
-) -> None:
+def test_a_memory_of_another_boot_is_resumed_and_no_process_is_taken_for_its_machine(vm: MicroVm, make: Make) -> None:
     """As far as that can be said without a start of this machine: what was noted is of another boot then."""
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
@@ -238,9 +232,7 @@ def test_a_qemu_that_does_not_start_or_dies_at_once_takes_no_memory(vm: MicroVm,
     assert "42\n" == ran(vm.resume(policy, runtime, slept), "python", "print(x)").stdout
 
 
-def test_a_disk_that_is_full_in_the_middle_of_it_leaves_the_machine_and_the_memory_before(
-    vm: MicroVm, make: Make
-) -> None:
+def test_a_disk_that_fills_up_meanwhile_leaves_the_machine_and_the_memory_before(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     folder = VmFiles(vm.host_folders, policy).snapshots.folder
@@ -301,9 +293,7 @@ def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm
     assert "1\n" == ran(fresh, "bash", "echo 1").stdout
 
 
-def test_a_keeper_that_dies_between_any_two_steps_of_it_leaves_a_machine_for_the_next_one(
-    vm: MicroVm, make: Make
-) -> None:
+def test_a_keeper_that_dies_between_any_two_steps_leaves_a_machine_for_the_next(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     lot = VmFiles(vm.host_folders, policy)
@@ -402,9 +392,7 @@ def test_a_fork_goes_on_with_memory_and_files_of_its_own(vm: MicroVm, make: Make
     assert identity(again) != identity(fork)
 
 
-def test_a_program_of_this_machine_is_in_it_for_reading_also_after_a_sleep_and_in_a_fork(
-    vm: MicroVm, shared: Path
-) -> None:
+def test_a_program_of_this_machine_is_in_it_read_only_also_after_a_sleep_and_fork(vm: MicroVm, shared: Path) -> None:
     package = shared / "node_modules" / "greeter"
     package.mkdir(parents=True)
     program, word, told = (package / name for name in ("greet", "word", "package.json"))
@@ -467,9 +455,7 @@ def test_what_changes_in_its_workspace_is_there_outside_with_each_answer(vm: Mic
     assert "1\n2\n" == (folder / "d/b/c").read_text()
 
 
-def test_it_begins_with_the_files_of_its_workspace_and_its_next_machine_with_those_it_left(
-    vm: MicroVm, make: Make
-) -> None:
+def test_it_begins_with_its_workspaces_files_and_the_next_machine_with_its_files(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "bash", "mkdir sub; echo kept > sub/f; ln -s sub/f link; echo home > ~/.note")
     vm.destroy(policy, runtime)
@@ -479,9 +465,7 @@ def test_it_begins_with_the_files_of_its_workspace_and_its_next_machine_with_tho
     assert "kept kept home\n" == ran(again, "bash", "echo $(cat sub/f) $(cat link) $(cat ~/.note)").stdout
 
 
-def test_what_is_changed_outside_comes_in_and_what_both_changed_is_lost_on_neither_side(
-    vm: MicroVm, make: Make
-) -> None:
+def test_what_changed_outside_comes_in_and_what_both_changed_is_lost_on_neither_side(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     folder = Path(runtime.workspace)
     ran(runtime, "bash", "echo one > f; echo one > g; mkdir d")
@@ -522,9 +506,7 @@ def test_its_disk_is_its_limit(make: Make) -> None:
 # Confinement.
 
 
-def test_of_a_credential_that_node_had_nothing_is_in_the_memory_on_disk(
-    vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_credential_of_node_is_in_memory_on_disk(vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives nothing back clean: what is left is taken out of the image."""
     canary = f"canary-{secrets.token_hex(16)}"
     monkeypatch.setenv("CANARY", canary)
@@ -540,9 +522,7 @@ def test_of_a_credential_that_node_had_nothing_is_in_the_memory_on_disk(
     assert "42\n" == ran(vm.resume(policy, runtime, slept), "node", "x + 1").stdout
 
 
-def test_no_form_of_a_credential_that_code_made_is_in_the_memory_on_disk(
-    vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_form_of_credentials_is_in_memory_on_disk(vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hex, UTF-16 and reversed: code made them itself, so no interpreter can be told to forget them."""
     canary = f"canary-{secrets.token_hex(16)}"
     monkeypatch.setenv("CANARY", canary)

@@ -52,7 +52,7 @@ def test_of_a_native_program_its_own_package_is_taken_and_not_what_lies_beside_i
     assert (str(ours / "bin" / "agent.exe"), (ours,)) == (need.program, need.folders)
 
 
-def test_of_a_script_its_package_and_all_that_this_depends_on_is_taken_and_the_node_that_runs_it(
+def test_a_script_has_its_package_all_that_this_depends_on_and_the_node_that_runs_it(
     tmp_path: Path,
 ) -> None:
     modules, prefix = tmp_path / "node_modules", tmp_path / "v22"
@@ -113,9 +113,7 @@ def test_each_part_lies_where_it_lies_outside_unless_the_image_or_the_machine_ha
     ]
 
 
-def test_whom_it_trusts_comes_with_it_and_is_named_where_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_trusts_comes_along_and_is_named_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, own, system = (put(tmp_path / name / name, ELF) for name in ("agent", "own", "system"))
     monkeypatch.setattr(program_disks, "BUNDLES", ("/nowhere", str(system)))
 

@@ -78,9 +78,7 @@ def answer(kasmon: Cli, request: Request, decision: str) -> None:
     assert 0 == done.code, done.err
 
 
-def test_a_denial_names_the_exact_word_and_once_allows_it_without_keeping_it(
-    kasmon: Cli, lab: SessionId, server: int
-) -> None:
+def test_a_denial_names_the_word_and_once_allows_it_but_once(kasmon: Cli, lab: SessionId, server: int) -> None:
     said = run(kasmon, CURL.format(port=server))
     request = asked(kasmon, lab)
     entry = f"private:localhost:{server}"
@@ -126,9 +124,7 @@ RUNS = {
 }
 
 
-def test_an_interpreter_that_runs_already_reaches_a_port_of_localhost_once_it_is_allowed(
-    kasmon: Cli, server: int
-) -> None:
+def test_a_running_interpreter_reaches_a_port_of_localhost_once_it_is_allowed(kasmon: Cli, server: int) -> None:
     """Until then `localhost` is the sandbox itself, also for a node that has sent requests."""
     kasmon("sandbox", "create", "lab", "--allow", "pypi")
     runs = {lang: code.format(url=f"http://localhost:{server}/") for lang, code in RUNS.items() if shutil.which(lang)}
@@ -192,9 +188,7 @@ def test_an_agent_does_not_answer_it(kasmon: Cli, lab: SessionId, server: int) -
     assert [request.id] == [each.id for each in session_of(kasmon, lab).requests]
 
 
-def test_what_a_profile_refuses_without_a_request_is_not_asked_but_for_hosts_that_work_may_need(
-    kasmon: Cli, shared: Path
-) -> None:
+def test_what_a_profile_refuses_is_not_asked_but_for_hosts_that_work_may_need(kasmon: Cli, shared: Path) -> None:
     lines = 'network = ["private:localhost:9"]\nrefuse = ["telemetry.example", "registry.npmjs.org:443"]'
     configured(kasmon, f"[agents.shell.confined]\n{lines}\n")
     session = sandboxed_agents.started(kasmon, sandboxed_agents.folder(shared))

@@ -126,9 +126,7 @@ def test_what_is_no_gift_is_refused(root: Path) -> None:
     assert ("'a' was not fetched" in gave(root, a=BundledFile("f", 0o644, "no base64!"))[0]) is True
 
 
-def test_a_file_that_is_too_large_is_named_and_comes_when_it_is_not(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_large_file_is_named_and_comes_when_it_is_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = root / "here", root / "there"
     here.mkdir()
     there.mkdir()
@@ -215,9 +213,7 @@ def test_what_both_sides_changed_is_lost_on_neither_and_is_told(root: Path) -> N
     assert {"deep/file": "mine", "deep/file.inside": "of the run"} == sides.both()
 
 
-def test_what_was_changed_there_before_what_comes_lies_beside_it(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_changed_there_before_lies_beside_what_comes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = Sides(root)
     (sides.here / "deep/file").write_text("mine")
     (sides.there / "deep/file").write_text("of a job that goes on")

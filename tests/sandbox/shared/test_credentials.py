@@ -66,9 +66,7 @@ def test_a_value_is_the_one_of_now() -> None:
         ({"variable": "A", "file": "b"}, "exactly one"),
     ],
 )
-def test_what_has_no_value_is_told_and_nothing_of_what_went_wrong_is_repeated(
-    source: dict[str, object], why: str
-) -> None:
+def test_what_has_no_value_is_told_and_no_error_text_is_repeated(source: dict[str, object], why: str) -> None:
     looked = resolve((Credential(name="A", **source),), HERE)  # type: ignore[arg-type]
 
     assert {} == looked.values

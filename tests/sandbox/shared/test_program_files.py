@@ -156,9 +156,7 @@ def test_what_an_earlier_version_left_under_the_number_of_all_becomes_this_kasmo
     remove_tree(on.base)
 
 
-def test_a_socket_whose_path_is_too_long_is_said_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_long_socket_path_is_said_before_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kasmon.errors import SandboxError
 
     on = HostFolders(user_paths())

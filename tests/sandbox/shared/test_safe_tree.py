@@ -93,9 +93,7 @@ def test_what_lies_in_folders_is_weighed_and_links_lead_nowhere(tmp_path: Path, 
     assert 0 == measure_tree(tmp_path / "none").bytes
 
 
-def test_links_that_were_followed_would_be_weighed(
-    tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_followed_links_would_be_weighed(tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = tmp_path / "top"
     top.mkdir()
     (top / "link").symlink_to(precious / "file")

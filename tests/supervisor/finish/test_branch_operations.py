@@ -48,9 +48,7 @@ def test_what_asks_for_a_password_finds_no_terminal(repo: Repo, transport: Path,
     assert os.getsid(0) != int((tmp_path / "sid").read_text())
 
 
-def test_a_remote_that_does_not_answer_ends_the_fetch_and_ssh_and_changes_nothing(
-    repo: Repo, transport: Path, tmp_path: Path
-) -> None:
+def test_a_silent_remote_ends_fetch_and_ssh_and_changes_nothing(repo: Repo, transport: Path, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     transport.write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
     transport.chmod(0o755)

@@ -116,9 +116,7 @@ def test_a_worktree_whose_branch_was_deleted_names_its_last_commit(repo: Repo, p
     assert f"update-ref refs/heads/{tree.branch} {commit}" in error.value.hint
 
 
-def test_discards_of_sessions_with_similar_names_are_stored_apart(
-    repo: Repo, paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_discards_of_similar_names_are_stored_apart(repo: Repo, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "strftime", lambda form: "20261128-120000")  # in the same second
     bundles = set()
     for number, name in enumerate(("fix it", "fix-it")):

@@ -58,9 +58,7 @@ def session(repo: Repo) -> Session:
         )
 
 
-def test_the_prompt_has_the_end_of_the_log_and_the_comments_quoted_as_data(
-    paths: Paths, client: ForgeClient, session: Session
-) -> None:
+def test_the_prompt_quotes_the_log_end_and_the_comments(paths: Paths, client: ForgeClient, session: Session) -> None:
     prompt = read_prompt(paths, session)
 
     number = {"gh": 7, "glab": 3}[client.name]

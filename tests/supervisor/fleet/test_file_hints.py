@@ -103,9 +103,7 @@ def test_who_is_told_to_stop_waits_for_nothing(env: Env, stop: StopEvent) -> Non
     assert [] == list(_by_watchfiles(env.paths, stop, 3600.0))
 
 
-def test_a_system_that_refuses_every_hint_leaves_time_to_give_them(
-    env: Env, stop: StopEvent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_refusing_all_hints_leaves_time(env: Env, stop: StopEvent, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*paths: object, **how: object) -> None:
         raise RuntimeError("no instances left")
 

@@ -436,9 +436,7 @@ def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(env
     assert expected == states(read_fleet(env.paths))
 
 
-def test_who_lists_once_leaves_the_index_to_the_dashboard_that_keeps_it(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_single_list_leaves_the_index_to_the_dashboard_with_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """And does not wait for it."""
 
     def wait(seconds: float) -> None:
@@ -665,9 +663,7 @@ class WatchOfLooks(FleetWatch):
         super().refresh_only(requested, probes_all=probes_all)
 
 
-async def test_what_changes_during_a_pause_is_looked_at_right_after_it(
-    hosted: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_changes_in_a_pause_is_read_right_after_it(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a storm too a new state waits for the end of one pause, not of the next one."""
     await asyncio.to_thread(lambda: hosted.has(OTHER, started()))
     watch, before_pause = WatchOfLooks(hosted.paths, writes=False), list[int]()

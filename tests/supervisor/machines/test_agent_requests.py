@@ -60,7 +60,7 @@ def there(joined: TwoCommandLines) -> list[str]:
     return [each["name"] for each in joined.there.json("ls")["sessions"]]
 
 
-async def test_a_child_on_another_machine_is_started_prompted_read_messaged_and_proposed_to_finish(
+async def test_a_child_on_another_machine_is_started_prompted_read_messaged_finished(
     far: TwoCommandLines,
 ) -> None:
     lead = allowed(far)

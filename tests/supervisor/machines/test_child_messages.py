@@ -197,9 +197,7 @@ async def test_a_message_to_a_removed_session_is_refused_and_told(env: Env, deli
     assert f"Your message to {LEAD!r} was not delivered: {reason}" in command.stdin.decode()
 
 
-async def test_what_is_below_a_removed_session_still_messages_the_agent_at_the_top(
-    env: Env, delivery: Delivery
-) -> None:
+async def test_a_child_of_a_removed_session_still_messages_the_agent_at_the_top(env: Env, delivery: Delivery) -> None:
     to = await lead(env)
     await asyncio.to_thread(child, env, CHILD)
     await asyncio.to_thread(child, env, LOW, (to.id, "from below"), starter=CHILD)

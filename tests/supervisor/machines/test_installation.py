@@ -153,9 +153,7 @@ def test_kasmon_is_installed_where_that_is_asked_for_and_not_registered_otherwis
 
 @pytest.mark.faults  # it takes long, not that it kills anything
 @pytest.mark.timeout(240)
-def test_a_real_pip_installs_it_into_a_virtual_environment_that_serves_sessions(
-    fork_server: ForkServer, real_box: Sshd
-) -> None:
+def test_a_real_pip_installs_it_into_an_environment_for_sessions(fork_server: ForkServer, real_box: Sshd) -> None:
     with contextlib.contextmanager(reaching)(real_box, fork_server) as kasmon:
         kasmon.limit_s = 180.0  # pip takes a while on a machine at work
         added = kasmon("machines", "add", "gpu-1", "--ssh", "box", "--install")

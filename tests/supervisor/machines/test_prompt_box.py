@@ -45,7 +45,7 @@ async def test_a_command_runs_in_the_folder_there(joined: TwoCommandLines, sessi
     assert (3, [str(joined.there.home / "repo"), "bad"]) == (code, "".join(said).split())
 
 
-async def test_a_command_there_gets_none_of_the_variables_that_the_host_keeps_for_its_agent(
+async def test_a_command_there_gets_no_variable_that_the_host_keeps_for_its_agent(
     joined: TwoCommandLines,
 ) -> None:
     given = ("--agent", "scripted", "--mode", "sdk", "--prompt", "say hi")
@@ -62,9 +62,7 @@ async def test_a_command_there_gets_none_of_the_variables_that_the_host_keeps_fo
     assert "KASMON_HOST=host\n" in listed, "for kasmon it is no person"
 
 
-async def test_a_command_there_ends_with_its_children_when_the_person_ends_it(
-    joined: TwoCommandLines, session: Session
-) -> None:
+async def test_a_command_there_ends_with_its_children_at_a_stop(joined: TwoCommandLines, session: Session) -> None:
     said: list[str] = []
     command = "sh -c 'echo $$; exec sleep 600'"
     running = asyncio.create_task(run_command(joined.here.paths, session, command, said.append))

@@ -104,7 +104,7 @@ def test_what_did_not_change_is_the_same_object(cli: Desk) -> None:
     assert second.plan in {board.id for board in after}
 
 
-def test_a_board_has_what_the_agents_of_its_tasks_started_and_theirs_and_a_change_of_those_makes_it_another(
+def test_a_board_has_what_its_tasks_agents_started_and_theirs_and_a_change_of_those_makes_a_new_one(
     cli: Desk,
 ) -> None:
     cli.begin()

@@ -118,9 +118,7 @@ async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(env: En
     assert "" == now().of("a").workdir
 
 
-async def test_a_retry_fails_where_the_worktree_was_deleted_by_hand_and_says_how_to_go_on(
-    env: Env, checkout: Checkout
-) -> None:
+async def test_a_retry_in_a_deleted_worktree_fails_and_says_how_to_go_on(env: Env, checkout: Checkout) -> None:
     site = await off(site_of, env, f'id = "a"\nrun = "{HARM}; false"')
 
     async with site.runs() as now:
@@ -150,9 +148,7 @@ async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(env
     assert not (Path(at.workdir) / "file0.txt").exists()
 
 
-async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_left_in_the_checkout(
-    env: Env, checkout: Checkout
-) -> None:
+async def test_no_command_is_typed_into_a_terminal_left_in_the_checkout_before(env: Env, checkout: Checkout) -> None:
     cd = f"cd '{checkout.folder}'"
     site = await off(site_of, env, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
 
@@ -163,9 +159,7 @@ async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_le
     assert now().of("b").why.startswith(where)
 
 
-async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_checkout(
-    env: Env, checkout: Checkout
-) -> None:
+async def test_no_command_is_typed_into_a_terminal_that_a_person_took_to_checkout(env: Env, checkout: Checkout) -> None:
     site = await off(
         site_of,
         env,
@@ -186,9 +180,7 @@ async def test_a_command_is_not_typed_into_a_terminal_that_a_person_took_to_the_
     assert "not in its worktree" in now().of("b").why
 
 
-async def test_a_command_is_typed_into_a_terminal_in_the_worktree_or_outside_of_the_repository(
-    env: Env, checkout: Checkout
-) -> None:
+async def test_a_command_is_typed_into_a_terminal_of_the_worktree_or_no_project(env: Env, checkout: Checkout) -> None:
     site = await off(
         site_of,
         env,
@@ -250,9 +242,7 @@ async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gon
     assert [0] == [session.generation for session in (await off(site.fleet)).sessions]
 
 
-async def test_a_check_is_not_run_where_a_link_leads_from_its_worktree_into_the_checkout(
-    env: Env, checkout: Checkout
-) -> None:
+async def test_no_check_runs_where_a_link_leads_from_its_worktree_into_checkout(env: Env, checkout: Checkout) -> None:
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"\ncheck = "rm -f precious.txt"')
     tree = await off(begun, site, TaskClaimed(at=time.time(), task="a", attempt=1, by="said"))
     await off(shutil.rmtree, tree)

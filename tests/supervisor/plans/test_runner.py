@@ -187,9 +187,7 @@ async def test_an_edit_that_was_agreed_to_is_taken_over_while_it_runs(hanging: S
         assert TaskState.RUNNING is now().of("a").state
 
 
-async def test_a_log_that_takes_nothing_is_tried_again_until_it_does(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_log_that_takes_nothing_is_retried_until_it_does(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """As on a full disk: a file may not grow beyond the log's size. Nothing is begun twice, and nothing is lost."""
     log = site.book.folder / "events.jsonl"
 
@@ -300,9 +298,7 @@ prompt = "hang"
 """
 
 
-async def test_while_the_machine_is_busy_one_task_runs_and_no_further_one_begins(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_while_the_machine_is_busy_only_one_task_runs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     site = await off(Site, env, TWO.replace('"own"', '"folder"'))
     busy = msgspec.structs.replace(CONFIG, plans=Plans(max_load=1.0))
     monkeypatch.setattr(os, "getloadavg", lambda: (1e6, 0.0, 0.0))

@@ -126,9 +126,7 @@ def test_nobody_runs_a_plan_that_was_only_agreed_to() -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_repository"), [("folder", True), ("shared", True), ("shared", False)])
-def test_in_which_repository_a_plan_runs_is_noted_when_it_is_agreed_to(
-    tmp_path: Path, kind: str, is_repository: bool
-) -> None:
+def test_the_repository_of_a_plan_is_noted_at_its_approval(tmp_path: Path, kind: str, is_repository: bool) -> None:
     if is_repository:
         Repo(tmp_path)
     text = f'worktree = "{kind}"\n[[task]]\nid = "a"\nprompt = "x"\n'

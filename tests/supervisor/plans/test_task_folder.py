@@ -75,9 +75,7 @@ async def test_a_plan_in_a_folder_of_the_repository_works_in_the_same_one_of_the
 
 
 @pytest.mark.parametrize("wanted", ["own", "shared"])
-async def test_a_worktree_without_a_repository_is_refused_with_what_to_do(
-    land: Land, tmp_path: Path, wanted: str
-) -> None:
+async def test_a_worktree_without_a_repository_is_refused_with_advice(land: Land, tmp_path: Path, wanted: str) -> None:
     with pytest.raises(UsageError, match=r"task 'a' requires a worktree, but .* is not in a git repository") as told:
         await land.where("a", plan(task("a", worktree=wanted)), folder=tmp_path)
 
@@ -216,9 +214,7 @@ def forgotten(land: Land, tree: Path) -> None:
         (forgotten, "the branch 'plan/tidy' already exists"),
     ],
 )
-async def test_what_is_not_the_tasks_own_worktree_is_not_worked_in(
-    land: Land, happens: Callable[[Land, Path], None], why: str
-) -> None:
+async def test_only_its_own_worktree_is_worked_in(land: Land, happens: Callable[[Land, Path], None], why: str) -> None:
     land.repo.commit("docs/x.md")
     docs = land.folder / "docs"
     tree = Path((await land.where("a", folder=docs))[0]).parent

@@ -200,9 +200,7 @@ async def test_a_task_that_inherits_from_a_skipped_one_gets_what_both_need(land:
 
 
 @pytest.mark.parametrize(("base", "work"), [("", "ab"), ("needs", "ab"), ("HEAD", "a")])
-async def test_the_base_of_the_plan_says_otherwise_also_for_a_task_that_inherits(
-    land: Land, base: str, work: str
-) -> None:
+async def test_a_base_of_the_plan_says_otherwise_also_if_a_task_inherits(land: Land, base: str, work: str) -> None:
     of = plan(task("a"), task("b"), task("c", inherits="a", needs=("b",)), worktree="own", advance="auto", base=base)
     a, b = await land.work("a", "a.txt", of=of), await land.work("b", "b.txt", of=of)
 
@@ -248,9 +246,7 @@ async def test_a_worktree_that_was_deleted_with_its_branch_begins_anew_from_the_
         ("needs", "", "work"),
     ],
 )
-async def test_a_base_says_otherwise_the_tasks_before_the_plans(
-    land: Land, of_plan: str, of_task: str, begins: str
-) -> None:
+async def test_a_base_says_otherwise_first_the_tasks(land: Land, of_plan: str, of_task: str, begins: str) -> None:
     of = plan(task("a", base="HEAD"), task("b", needs=("a",), base=of_task), worktree="own", base=of_plan)
     first = land.repo.head
     a = await land.work("a", "a.txt", of=of)

@@ -47,9 +47,7 @@ async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env
         await asyncio.to_thread(prepare, env.paths, odd_config("lists"), new, NOW)
 
 
-async def test_an_ended_session_is_not_restarted_in_a_conversation_that_another_one_has_by_now(
-    env: Env, tmp_path: Path
-) -> None:
+async def test_an_ended_session_is_not_restarted_in_a_conversation_of_another_one(env: Env, tmp_path: Path) -> None:
     first = await session_operations.create(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     await session_operations.stop(env.paths, await becomes(env, first, lambda now: now.state is SessionState.IDLE))
     ended = await becomes(env, first, lambda now: now.state is SessionState.ENDED)

@@ -51,9 +51,7 @@ def test_a_machine_needs_an_image_and_says_how_it_is_built(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("tier", ["e2b", "microvm"])
-def test_a_session_in_a_sandbox_that_cannot_be_made_is_refused_at_once_and_never_was(
-    here: Paths, tmp_path: Path, tier: Tier
-) -> None:
+def test_a_session_in_an_impossible_sandbox_is_refused_and_never_was(here: Paths, tmp_path: Path, tier: Tier) -> None:
     wanted = NewSession(name="x", sandbox=tier, workdir=str(tmp_path))
     with pytest.raises(NoSandboxError, match=f"sandbox '{tier}' is unavailable here") as refused:
         prepare(here, CONFIG, wanted, time.time())
@@ -69,9 +67,7 @@ def test_interpreters_in_a_sandbox_that_cannot_be_made_are_refused_likewise(here
     assert not here.sessions.exists()
 
 
-def test_where_no_agent_runs_in_a_tier_the_others_are_named(
-    here: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_agent_runs_others_are_named(here: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tiers.TIERS, "e2b", f"{__name__}:Mute")
 
     assert ["e2b"] == [each.tier for each in list_tiers(here) if not each.has_agents]

@@ -260,9 +260,7 @@ def register(home: Path, of: int, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize(("status", "is_busy"), [("idle", False), ("busy", True), ("waiting", True), (None, None)])
-def test_claude_registers_its_conversation_by_its_process(
-    tmp_path: Path, status: str | None, is_busy: bool | None
-) -> None:
+def test_claude_registers_conversations_by_process(tmp_path: Path, status: str | None, is_busy: bool | None) -> None:
     with process(tmp_path) as pid:
         register(tmp_path, pid, **({"status": status} if status else {}))
 

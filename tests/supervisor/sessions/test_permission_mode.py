@@ -25,9 +25,7 @@ T, S = Mode.TMUX, Mode.SDK
         ("opencode acp --agent build", "plan", S, "opencode acp"),
     ],
 )
-def test_the_mode_in_force_takes_the_place_of_what_the_profile_says(
-    argv: str, mode: str, to: Mode, carried: str
-) -> None:
+def test_the_mode_in_force_replaces_what_the_profile_says(argv: str, mode: str, to: Mode, carried: str) -> None:
     found = translate(argv.split()[0], argv.split(), mode, to)
 
     assert ("", carried) == (found.problem, " ".join(found.argv))

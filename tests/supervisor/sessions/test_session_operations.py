@@ -107,9 +107,7 @@ async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(e
     assert "cannot listen" in (await seen(env, ready.session)).end_why
 
 
-async def test_a_host_that_dies_without_a_word_leaves_an_ended_session_that_says_why(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_host_that_dies_leaves_an_ended_session_and_says_why(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
 
     with pytest.raises(errors.HostUnreachableError, match="Python runtime state"):

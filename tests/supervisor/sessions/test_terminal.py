@@ -115,9 +115,7 @@ async def test_when_the_tmux_server_is_killed_its_sessions_are_lost_and_can_be_r
     assert 2 == (await seen(env, session.id, lambda now: now.state in ALIVE)).generation
 
 
-async def test_without_tmux_a_terminal_session_has_ended_and_says_why(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_tmux_a_terminal_session_ended_and_says_why(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KASMON_TMUX", "/no/such/tmux")
 
     with pytest.raises(KasmonError, match="/no/such/tmux"):
@@ -148,9 +146,7 @@ while data := os.read(0, 65536):
 
 
 @pytest.mark.parametrize("obeys", [True, False])
-async def test_only_a_turn_that_has_ended_is_said_to_be_interrupted(
-    env: Env, monkeypatch: pytest.MonkeyPatch, obeys: bool
-) -> None:
+async def test_only_an_ended_turn_was_interrupted(env: Env, monkeypatch: pytest.MonkeyPatch, obeys: bool) -> None:
     monkeypatch.setattr(session_operations, "INTERRUPT_S", 20.0 if obeys else 0.3)
     argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", *(["obeys"] if obeys else []))
     id_ = await session_operations.create(env.paths, Config(), NewSession(name="docs", argv=argv, workdir="/"))
@@ -165,9 +161,7 @@ async def test_only_a_turn_that_has_ended_is_said_to_be_interrupted(
             await session_operations.interrupt(env.paths, session)
 
 
-async def test_where_the_state_is_unknown_after_an_interrupt_so_is_the_end_of_the_turn(
-    env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_an_interrupt_an_unknown_state_is_an_unknown_end(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_operations, "INTERRUPT_S", 1.0)
     argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", "falls-silent")
     config = Config(agents={"speaker": Profile(program=sys.executable)})

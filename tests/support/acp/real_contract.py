@@ -117,9 +117,7 @@ class RealContract(Contract):
             assert isinstance(ended, events.SessionEnded)
             assert (0, None) == (ended.exit_code, ended.signal)
 
-    async def test_an_interrupt_wherever_it_is_and_an_error_of_its_provider_end_the_turn_and_not_the_agent(
-        self, agent: RealAgent
-    ) -> None:
+    async def test_an_interrupt_and_an_error_of_its_provider_end_the_turn_and_not_it(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:
             await talk.prompt("go %% say first %% slow 600 w")
             await auntil(lambda: [said for said in talk.heard.all if isinstance(said, Chunk)], LIMIT_S, "a word")

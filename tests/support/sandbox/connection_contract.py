@@ -233,9 +233,7 @@ class ConnectionContract:
         assert "b'three'\n" == one.run(f"print(echoed(tunnel({echo}), b'three'))")
         assert "b'hello'\n" == one.run(f"{GET}\nprint(get('http://localhost:{server}/'))")
 
-    def test_two_sandboxes_have_the_same_port_and_each_is_reached_by_its_own(
-        self, tier: SandboxTier, home: Callable[..., Home]
-    ) -> None:
+    def test_two_sandboxes_with_one_port_are_kept_apart(self, tier: SandboxTier, home: Callable[..., Home]) -> None:
         homes = {word: home(name=word) for word in ("a", "b")}
         for word, one in homes.items():
             one.run(f"{SERVE}\nserve({word.encode()!r})")

@@ -42,9 +42,7 @@ class InterpreterContract:
         for interpreter, code in show.items():
             assert "1000 /workspace\n" == cells[0].run(interpreter, code, timeout_s=20).stdout
 
-    def test_code_that_kills_everything_kills_its_own_sandbox_and_nobody_is_told_otherwise(
-        self, cells: list[GuestChannel]
-    ) -> None:
+    def test_code_that_kills_everything_kills_its_own_sandbox_and_it_is_told(self, cells: list[GuestChannel]) -> None:
         first, other = cells
         with pytest.raises(AgentLostError) as lost:
             first.run("bash", "kill -9 -1", timeout_s=20)

@@ -68,9 +68,7 @@ class SandboxContract:
 
         assert "1 1\n" == self.ran(one, "python", "print(x, open('x').read())").stdout
 
-    def test_what_sleeps_is_found_and_goes_on_with_all_it_held(
-        self, tier: SandboxTier, make: Callable[[str], Made]
-    ) -> None:
+    def test_what_sleeps_is_found_and_keeps_all_it_held(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "python", "x = 42")
 
@@ -98,9 +96,7 @@ class SandboxContract:
         assert "42\n" == self.ran(runtime, "python", "print(x)").stdout
         assert "43 44\n" == self.ran(runtime, "bash", "[ $PWD = $TMPDIR ] && echo $y $(cat file)").stdout
 
-    def test_what_is_destroyed_is_gone_even_if_it_slept_and_its_files_stay(
-        self, tier: SandboxTier, make: Callable[[str], Made]
-    ) -> None:
+    def test_what_is_destroyed_is_gone_and_its_files_stay(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "bash", "echo hello > greeting")
         tier.pause(policy, runtime)
@@ -112,18 +108,14 @@ class SandboxContract:
         assert not Path(runtime.socket).exists()
         assert (Path(runtime.workspace or tier.workspace(policy)) / "greeting").exists()
 
-    def test_one_of_which_nobody_knows_where_it_lives_can_be_destroyed(
-        self, tier: SandboxTier, make: Callable[[str], Made]
-    ) -> None:
+    def test_one_whose_place_is_unknown_can_be_destroyed(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
 
         tier.destroy(policy, None)
 
         assert not tier.find(policy, runtime)
 
-    def test_another_process_of_the_same_id_is_not_the_sandbox(
-        self, tier: SandboxTier, make: Callable[[str], Made]
-    ) -> None:
+    def test_another_process_of_its_id_is_no_sandbox(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
 
         assert not tier.find(policy, msgspec.structs.replace(runtime, started=runtime.started + 60))
@@ -147,9 +139,7 @@ class SandboxContract:
 
         assert not folder.exists()
 
-    def test_a_command_runs_inside_on_its_callers_pipes_and_ends_as_it_does(
-        self, tier: SandboxTier, shared: Path
-    ) -> None:
+    def test_a_command_runs_inside_on_its_callers_pipes_and_ends_so(self, tier: SandboxTier, shared: Path) -> None:
         policy = SandboxPolicy(session=SessionId(self.names[0]), tier=tier.tier)
         words = "cat; echo $OWN $HOME; echo made > made; echo wrong >&2; exit 5"
         workdir = open_to_others(shared / "work")

@@ -619,9 +619,7 @@ async def test_a_mentioned_picture_is_named_with_its_size_and_shown_by_a_key(mon
 
 
 @pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
-async def test_where_the_terminal_shows_no_pictures_they_are_named(
-    monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+async def test_a_terminal_without_pictures_has_their_names(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "dumb")
     async with main_view() as it:
         it.gateway.pictures = (PICTURE,)

@@ -96,9 +96,7 @@ async def say_yes(pilot: Pilot[None]) -> None:
         ("6", "waits", False),
     ],
 )
-def test_a_card_has_the_state_of_its_task_and_while_that_runs_of_its_session(
-    number: str, name: str, needs_person: bool
-) -> None:
+def test_a_card_has_the_state_of_its_task_or_running_session(number: str, name: str, needs_person: bool) -> None:
     shown = board()
 
     assert (name, needs_person) == find_card_state(shown, shown.plan.task(number))

@@ -113,9 +113,7 @@ def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Sign
 
 @SLEEPS
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP])
-def test_what_a_key_sends_to_both_the_guard_leaves_to_the_dashboard(
-    tmp_path: Path, number: signal.Signals, fork: str
-) -> None:
+def test_the_guard_leaves_a_keys_signal_to_the_dashboard(tmp_path: Path, number: signal.Signals, fork: str) -> None:
     with guarded(tmp_path, fork=fork) as screen:
         guard, dashboard = pids(tmp_path / "notes")
         os.kill(guard, number)

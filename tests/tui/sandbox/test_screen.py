@@ -409,7 +409,7 @@ async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> N
 @pytest.mark.parametrize(
     "there", [remembered(TRUNCATED), SandboxHistory(remembered=StoredSnapshots(missing=TRUNCATED))]
 )
-async def test_where_its_memory_cannot_be_used_a_person_says_first_that_it_goes_on_without(
+async def test_where_its_memory_is_unusable_a_person_says_first_that_it_goes_on_without(
     there: SandboxHistory,
 ) -> None:
     async with shown(fleet(ON_DISK)) as pilot:

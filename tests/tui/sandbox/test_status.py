@@ -50,9 +50,7 @@ def test_a_row_with_a_sandbox_is_exactly_as_wide_as_the_list(width: int, shown: 
     ],
     ids=["proven", "nobody looked", "broken"],
 )
-def test_the_badge_is_the_tier_and_a_shape_by_the_proof(
-    confinement: Confinement | None, shape: str, plain: str, role: str
-) -> None:
+def test_the_badge_has_tier_and_proof(confinement: Confinement | None, shape: str, plain: str, role: str) -> None:
     shown = interpreters("x", sandbox_state=sandbox_state(confinement=confinement))
 
     assert shape == "".join(text for text, _ in status.badge(shown, LOOK))
@@ -133,9 +131,7 @@ def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
         (None, 90, ("expires in 1m",)),
     ],
 )
-def test_what_is_to_come_is_counted_in_minutes_until_it_is_near(
-    standby_s: float | None, expires_s: float, told: tuple[str, ...]
-) -> None:
+def test_a_distant_time_is_counted_in_minutes(standby_s: float | None, expires_s: float, told: tuple[str, ...]) -> None:
     lives = sandbox_state(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
 
     assert told == status.to_come(interpreters("x", sandbox_state=lives), NOW)
@@ -291,9 +287,7 @@ def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_on
         (SandboxPhase.HEALING, False, "recovering sandbox"),
     ],
 )
-def test_while_its_phase_changes_it_is_told_what_is_done_and_for_how_long(
-    phase: SandboxPhase, held: bool, told: str
-) -> None:
+def test_while_its_phase_changes_it_tells_the_step_and_its_time(phase: SandboxPhase, held: bool, told: str) -> None:
     lives = {"phase": phase, "held": held, "is_intended": phase is not SandboxPhase.HEALING, "phase_at": NOW - 3}
     shown = machine("x", SessionState.STARTING, ago=9000, sandbox_state=lives)
 

@@ -253,9 +253,7 @@ GROUPED = fleet(
         (GroupKey.NONE, ["a", "c", "b", "child"]),
     ],
 )
-def test_rows_are_grouped_by_a_value_and_a_session_with_several_has_a_row_for_each(
-    group: GroupKey, expected: list[str]
-) -> None:
+def test_rows_are_grouped_by_a_value_and_a_session_has_a_row_for_each(group: GroupKey, expected: list[str]) -> None:
     assert expected == names(arranged(GROUPED, order.ListSettings(group=group)))
 
 
@@ -336,9 +334,7 @@ def test_any_grouping_shows_each_session_and_nothing_else(
 
 
 @given(before=MEMBERS, after=MEMBERS)
-def test_the_counts_of_saved_filters_are_those_of_their_lists_after_any_change(
-    before: list[Session], after: list[Session]
-) -> None:
+def test_the_counts_of_saved_filters_match_after_any_change(before: list[Session], after: list[Session]) -> None:
     saved = tuple(SavedFilter(text, text) for text in ("tag:x", "tag:none", "state:asking,idle", "a", ""))
     counts, first, last = order.FilterCounts(), fleet(*before), fleet(*after)
     counts.use(saved, first.sessions)

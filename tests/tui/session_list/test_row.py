@@ -115,9 +115,7 @@ def test_a_row_shows_task_wave_and_peers() -> None:
         (160, 28, "state name agent mode wave age activity source tokens cost"),
     ],
 )
-def test_where_there_is_little_room_what_a_session_does_comes_before_what_it_is(
-    width: int, names: int, titles: str
-) -> None:
+def test_with_little_room_what_a_session_does_comes_before_what_it_is(width: int, names: int, titles: str) -> None:
     assert titles == " ".join(column.title for column in columns(width, names))
 
 

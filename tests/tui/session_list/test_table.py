@@ -54,7 +54,7 @@ class NotResized(SessionTable):
         event.prevent_default()
 
 
-async def test_the_first_frame_has_the_sessions_before_the_list_is_told_its_size(
+async def test_the_first_frame_has_the_sessions_before_the_list_has_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", NotResized)
@@ -151,7 +151,7 @@ class Painted(SessionTable):
         return strip
 
 
-async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again(
+async def test_a_list_that_changed_while_hidden_has_all_its_columns_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
@@ -799,7 +799,7 @@ async def test_the_cursor_stays_on_the_row_of_its_tag_and_a_prompt_reaches_each_
         assert ["a", "b"] == sorted(each.id for each in table.shown())
 
 
-async def test_with_groups_an_update_of_200_sessions_sorts_nothing_and_draws_its_row_alone(
+async def test_with_groups_an_update_of_200_sessions_draws_one_row_unsorted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)

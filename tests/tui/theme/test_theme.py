@@ -105,9 +105,7 @@ FEW = [(name, ColorSystem.EIGHT_BIT) for name in shipped_names()] + [(SIXTEEN, C
 
 @pytest.mark.parametrize(("name", "system"), FEW)
 @pytest.mark.parametrize("ground", ["background", "surface", "raised", "selected"])
-def test_every_state_and_text_reads_in_256_and_in_16_colours(
-    name: str, system: ColorSystem, ground: Background
-) -> None:
+def test_every_state_and_text_reads_in_256_and_16_colours(name: str, system: ColorSystem, ground: Background) -> None:
     theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
     look = ThemeStyles(theme)
     for role in ("text", "soft", "faint", "accent", "info", "good", "warn", "bad", *state_roles(theme)):
@@ -213,9 +211,7 @@ def test_a_colour_moves_only_as_far_as_it_must() -> None:
         (("[diff]", "[difference]"), 32, "difference", "no such key"),
     ],
 )
-def test_what_is_wrong_in_a_theme_is_said_with_its_place(
-    change: tuple[str, str], line: int, key: str, why: str
-) -> None:
+def test_what_is_wrong_in_a_theme_is_told_its_place(change: tuple[str, str], line: int, key: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(MOON.replace(*change), "x.toml")
 
@@ -289,7 +285,7 @@ async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
         assert shipped("nord").colors.text == app.look.colour("text")
 
 
-async def test_the_sheet_is_read_once_for_the_first_picture_and_the_settings_that_say_the_same(
+async def test_the_sheet_is_read_once_for_the_first_picture_and_equal_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To read it anew and draw everything by it takes 25 ms, and would happen four times at each start."""

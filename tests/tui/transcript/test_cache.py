@@ -87,9 +87,7 @@ async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, session_
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems do not report changes of one file: a timer checks it"
 )
-async def test_each_addition_is_heard_when_the_system_reports_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_addition_is_heard_when_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a log that is created later, and of one that is replaced, as where a session is restored."""
     monkeypatch.setattr(log_tail, "LOOK_S", 600.0)
     path = tmp_path / "log"

@@ -245,9 +245,7 @@ def test_a_prompt_is_sent_once_and_the_log_names_the_login(site: Site) -> None:
     assert 404 == site.browser.get("s/unknown").status
 
 
-def test_only_so_many_streams_are_open_and_the_list_is_still_served(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_streams_are_bounded_and_the_list_is_still_served(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_streams, "MAX_STREAMS", MAX_LOGIN_STREAMS + 1)
     other = LoggedIn(site.served, site.home.paths)
     mine = [site.browser.stream() for _ in range(MAX_LOGIN_STREAMS + 1)]
@@ -315,9 +313,7 @@ def test_hundreds_of_streams_are_refused_beyond_the_limit_and_others_are_answere
     assert b"200" == asyncio.run(ask(third, path))
 
 
-def test_a_closed_page_makes_room_for_the_next_before_anything_is_sent_to_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_page_makes_room_for_the_next_before_any_write(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person who opens one session after another would soon look at a page that is not live."""
     monkeypatch.setattr(event_streams, "HEARTBEAT_S", 3600.0)
     for _ in range(2):

@@ -186,9 +186,7 @@ def away(request: pytest.FixtureRequest) -> Iterator[Away]:
     [("stream", "through the bus"), ("ssh", "through the bus"), ("nats", ", process ")],
     indirect=["away"],
 )
-def test_a_request_of_another_machine_is_listed_opened_and_answered_and_its_agent_goes_on(
-    away: Away, through: str
-) -> None:
+def test_a_request_of_another_machine_is_opened_and_answered_and_its_agent_goes_on(away: Away, through: str) -> None:
     for what, decision, outcome in (("make docs", "allow", "Allowed"), ("git push", "deny", "Denied")):
         link = away.asks(what)
         assert "Prompt started" in text(away.browser.get(f"s/{away.session}").body)

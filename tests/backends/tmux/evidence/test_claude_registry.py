@@ -68,9 +68,7 @@ def test_what_a_killed_agent_left_behind_says_nothing(agent: subprocess.Popen[by
     assert "unclear" == claude_registry.read(path).value
 
 
-def test_a_later_process_of_the_same_id_is_not_the_one_that_wrote_it(
-    agent: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_a_later_process_with_the_same_id_did_not_write_it(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
     assert "unclear" == claude_registry.read(registered(tmp_path, agent.pid, "busy", born="17")).value
 
 
@@ -99,7 +97,7 @@ def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_ch
             agent.kill()
 
 
-def test_a_file_that_was_read_before_its_first_bytes_is_read_again_in_the_same_tick_of_the_clock(
+def test_a_file_that_was_read_before_its_first_bytes_is_read_again_in_the_same_clock_tick(
     tmp_path: Path,
 ) -> None:
     environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
@@ -135,9 +133,7 @@ def test_the_variable_of_a_wrapper_that_sets_it_late_counts(tmp_path: Path) -> N
             agent.kill()
 
 
-def test_the_screen_of_a_background_session_has_the_status_of_that_sessions_process(
-    agent: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_the_screen_of_a_background_session_has_its_status(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
     """Its own process is not the session's, and the session's conversation is in use there."""
     folder = tmp_path / "sessions"
     conversation = "86f99758-1111-4222-8333-0123456789ab"

@@ -106,9 +106,7 @@ def test_another_rollout_is_found_as_soon_as_it_is_open_in_place_of_the_first(tm
 
 
 @pytest.mark.skipif(system.HERE.count_open_files(os.getpid()) == 0, reason="the number of open files is not known here")
-def test_files_are_listed_again_only_after_one_was_opened_or_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_listed_again_only_after_an_open_or_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed: list[int] = []
 
     def list_open_files(pid: int) -> Iterator[tuple[str, str]]:

@@ -194,9 +194,7 @@ def test_the_hash_of_a_hook_is_the_one_that_codex_gave_it() -> None:
 
 
 @pytest.mark.parametrize("flags", [("-c", "hooks.Stop=[]"), ("-chooks={}",), ("--config=features.hooks=false",)])
-def test_who_says_something_of_hooks_of_codex_themselves_has_the_last_word(
-    tmp_path: Path, flags: tuple[str, ...]
-) -> None:
+def test_whoever_configures_the_hooks_of_codex_has_the_last_word(tmp_path: Path, flags: tuple[str, ...]) -> None:
     assert "already" in why_not("codex", (codex(tmp_path), *flags))
 
 
@@ -217,9 +215,7 @@ def test_a_codex_whose_hooks_nobody_tried_gets_none(tmp_path: Path) -> None:
         ("vim", ("/bin/vim",), "no hooks are known for this program"),
     ],
 )
-def test_where_no_hooks_can_be_given_for_one_start_there_are_none_and_it_is_said(
-    program: str, argv: tuple[str, ...], why: str
-) -> None:
+def test_where_hooks_cannot_be_given_it_says_there_are_none(program: str, argv: tuple[str, ...], why: str) -> None:
     given = hooked(program, argv, Path("/x"), 2, NONCE)
 
     assert argv == given.argv

@@ -59,9 +59,7 @@ class BackgroundTarget(SilentTarget):
         self.stirred.set()
 
 
-async def test_a_silent_agent_is_looked_at_while_another_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_agent_is_checked_while_another_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_scan, "STOPPED_S", 0.3)
     scanner, silent = ProcessScanner(ScreenReader(())), BackgroundTarget(tmp_path)
     scanner.add(BusyTarget(ProcessEvidence("claude", 1, tmp_path, 1, "nonce", None)))

@@ -60,7 +60,7 @@ def test_a_spinner_that_stops_is_looked_at_soon(looking: ScreenSchedule) -> None
     assert pytest.approx(10.0 + CALM_S) == looking.next_at()
 
 
-def test_what_a_better_source_says_is_looked_at_as_soon_as_ever_also_while_a_spinner_turns(
+def test_what_a_better_source_says_is_checked_at_once_also_while_a_spinner_turns(
     looking: ScreenSchedule,
 ) -> None:
     looking.record_reading(9.0)
@@ -77,7 +77,7 @@ def test_where_a_better_source_decides_looks_are_seldom(looking: ScreenSchedule)
     assert pytest.approx(10.1 + SELDOM_S) == looking.next_at()
 
 
-def test_a_better_source_that_changes_its_word_makes_the_next_look_soon_and_needs_no_output(
+def test_a_better_source_that_changes_makes_the_next_look_soon_and_needs_no_output(
     looking: ScreenSchedule,
 ) -> None:
     looking.is_decided = True

@@ -230,9 +230,7 @@ def test_while_an_answer_is_on_its_way_nothing_is_withdrawn_or_asked() -> None:
         ({}, None),
     ],
 )
-def test_a_shell_has_its_terminal_back_when_nothing_of_its_own_has_it(
-    entries: dict[int, ProcessEntry], is_back: bool | None
-) -> None:
+def test_a_shell_has_its_terminal_when_no_job_has_it(entries: dict[int, ProcessEntry], is_back: bool | None) -> None:
     assert is_back is ProcessTable(entries).is_back_at_shell(1)
 
 
@@ -285,7 +283,7 @@ def test_an_agent_is_stopped_where_its_process_is_and_an_agent_again_once_it_is_
     assert not evidence.is_stopped
 
 
-def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_that_shell_is_not_the_agent(
+def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_the_shell_is_not_it(
     tmp_path: Path,
 ) -> None:
     evidence = ProcessEvidence("claude", 1, tmp_path, 1, "")

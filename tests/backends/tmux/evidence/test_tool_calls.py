@@ -38,9 +38,7 @@ def test_the_input_of_a_call_is_known_exactly_from_its_hook_on(evidence: Process
     assert [ToolCallEvidence(COMMAND, COMMAND)] == evidence.calls()
 
 
-def test_calls_that_run_beside_each_other_all_wait_until_each_is_over(
-    evidence: ProcessEvidence, tmp_path: Path
-) -> None:
+def test_calls_that_run_at_the_same_time_wait_until_each_is_over(evidence: ProcessEvidence, tmp_path: Path) -> None:
     for call, command in (("a", "ls"), ("b", "rm x"), ("c", "ls")):
         noted(tmp_path, "PreToolUse", call, {"command": command})
     assert ["ls", "rm x"] == [call.text for call in evidence.calls()]
@@ -66,18 +64,14 @@ def test_the_input_of_a_call_does_not_stay_on_disk_once_it_was_read(evidence: Pr
     assert ["ls"] == [call.text for call in evidence.calls()][1:]
 
 
-def test_what_the_hooks_say_of_the_state_is_not_lost_where_calls_are_asked_for(
-    evidence: ProcessEvidence, tmp_path: Path
-) -> None:
+def test_the_state_in_the_hooks_is_not_lost_where_calls_are_read(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     evidence.calls()
 
     assert ["working"] == [signal.value for signal in evidence.read(1.0, None) if signal.source == "hook"]
 
 
-def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
-    evidence: ProcessEvidence, tmp_path: Path
-) -> None:
+def test_a_call_too_long_for_a_note_is_not_known_and_its_event_is(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "x" * CALL_BYTES})
 
     assert [] == evidence.calls()
@@ -87,9 +81,7 @@ def test_a_call_that_is_too_long_for_a_note_is_not_known_and_its_event_is(
 @pytest.mark.parametrize(
     "lost", ["x" * (hooks.LONGEST + 1), '{"event": "PreToolUse", "call": "b"'], ids=["too long", "no note"]
 )
-def test_where_a_note_is_lost_no_call_is_known_until_the_turn_is_over(
-    evidence: ProcessEvidence, tmp_path: Path, lost: str
-) -> None:
+def test_without_a_note_no_call_is_known_in_its_turn(evidence: ProcessEvidence, tmp_path: Path, lost: str) -> None:
     """The lost one may be the call that the agent asks about, and another would be taken for it."""
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     with (tmp_path / hooks.FILE).open("a") as file:
@@ -105,9 +97,7 @@ def test_where_a_note_is_lost_no_call_is_known_until_the_turn_is_over(
     assert ["ls"] == [call.text for call in evidence.calls()]
 
 
-def test_a_file_of_notes_that_is_full_tells_of_no_call_until_the_turn_is_over(
-    evidence: ProcessEvidence, tmp_path: Path
-) -> None:
+def test_a_full_file_of_notes_tells_of_no_call_until_the_turn_ends(evidence: ProcessEvidence, tmp_path: Path) -> None:
     assert hooks.DROPPING == FILE_BYTES - CALL_BYTES
     (tmp_path / hooks.FILE).write_text(f"{json.dumps({'event': 'Stop', 'text': 'x' * 9000})}\n" * (FILE_BYTES // 9100))
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
@@ -119,9 +109,7 @@ def test_a_file_of_notes_that_is_full_tells_of_no_call_until_the_turn_is_over(
     assert ["ls"] == [call.text for call in evidence.calls()]
 
 
-def test_beside_a_call_of_which_the_input_is_unknown_no_call_is_known(
-    evidence: ProcessEvidence, tmp_path: Path
-) -> None:
+def test_beside_a_call_whose_input_is_unknown_no_call_is_known(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     noted(tmp_path, "PreToolUse", "b", {"command": "ls" * CALL_BYTES})
     assert [] == evidence.calls()

@@ -152,9 +152,7 @@ async def test_a_digit_means_what_its_label_says_now(room: Room) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-async def test_a_dialog_that_is_swapped_between_look_and_key_gets_none(
-    room: Room, monkeypatch: pytest.MonkeyPatch, guarded: bool
-) -> None:
+async def test_a_dialog_swapped_late_gets_no_key(room: Room, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         press = ExclusivePaneWriter.press
         monkeypatch.setattr(ExclusivePaneWriter, "press", lambda writer, keys, unless="": press(writer, keys))

@@ -242,9 +242,7 @@ async def test_while_a_terminal_is_attached_there_no_key_is_typed_and_nothing_is
         assert not (await stage.asked("echo two")).may_be_cut
 
 
-async def test_while_somebody_types_there_no_key_is_typed_and_nothing_is_allowed(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_while_somebody_types_no_key_is_sent_or_call_allowed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full_view, "AGAIN_S", 0.1)
     monkeypatch.setattr(tmux_agent, "TYPED_S", 3600.0)
     async with staged(room, steps("one"), ["ls", *steps("two")], watched=True) as stage:
@@ -317,7 +315,7 @@ async def test_what_the_agents_own_record_says_is_asked_whole_and_no_key_is_need
         assert [] == stage.pressed()
 
 
-async def test_what_was_allowed_by_the_record_of_one_call_does_not_allow_the_next_that_looks_the_same(
+async def test_what_the_record_of_one_call_allowed_does_not_allow_the_next_that_looks_the_same(
     room: Room,
 ) -> None:
     async with staged(room, steps("one"), steps("two"), watched=True, rules=RULES + CALL) as stage:

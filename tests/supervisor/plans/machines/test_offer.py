@@ -76,9 +76,7 @@ def test_a_file_or_a_variable_is_a_log_in(
         ("amp", "", ""),
     ],
 )
-def test_it_is_unknown_where_the_program_may_log_in_otherwise(
-    tmp_path: Path, program: str, settings: str, text: str
-) -> None:
+def test_it_is_unknown_if_the_program_logs_in_itself(tmp_path: Path, program: str, settings: str, text: str) -> None:
     if settings:
         (tmp_path / settings).parent.mkdir()
         (tmp_path / settings).write_text(text)

@@ -30,9 +30,7 @@ def collected(machine: Machine, caplog: pytest.LogCaptureFixture, days: float = 
     return len(removed), caplog.messages[-1].partition(".git ")[2] if caplog.messages else ""
 
 
-def test_a_store_goes_once_its_tasks_ended_and_what_they_did_was_fetched(
-    machine: Machine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_store_goes_once_its_tasks_ended_and_were_fetched(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
     folder = machine.ready()
     started = machine.start()
     base = machine.repo.head

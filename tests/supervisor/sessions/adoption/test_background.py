@@ -69,9 +69,7 @@ async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> 
     assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
 
 
-async def test_a_missing_folder_is_listed_as_it_is_and_a_wide_name_is_cut_so_that_a_number_fits(
-    env: Env, config: Config
-) -> None:
+async def test_a_missing_folder_is_listed_and_a_wide_name_is_cut_so_a_number_fits(env: Env, config: Config) -> None:
     gone, name = str(env.folder / "gone"), "語" * 39
     (env.folder / "list.json").write_text(
         json.dumps([{**LISTED, "id": id_, "name": name, "cwd": gone} for id_ in ("86f99758", "12345678")])

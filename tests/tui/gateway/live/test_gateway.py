@@ -46,9 +46,7 @@ async def test_a_theme_that_cannot_be_written_down_is_refused_in_words(gateway: 
         await operations.save_theme("nord", "ui.theme")
 
 
-async def test_settings_are_read_also_where_the_dashboards_own_folder_is_gone(
-    gateway: LiveGateway, folder_that_goes: Path
-) -> None:
+async def test_settings_are_read_without_the_dashboards_folder(gateway: LiveGateway, folder_that_goes: Path) -> None:
     await asyncio.to_thread(folder_that_goes.rmdir)
     read = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
 
