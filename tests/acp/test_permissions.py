@@ -31,11 +31,8 @@ def test_what_may_not_be_seen_whole_is_only_denied(unclear: dict[str, Any]) -> N
     assert {} == offered(question("api"), **unclear)
 
 
-def test_a_request_with_a_secret_makes_no_standing_rule() -> None:
+def test_a_request_with_a_secret_makes_no_rule_and_one_of_a_terminal_is_not_answered_here() -> None:
     assert {"allow": "allow_once", "deny": "reject_once"} == offered(command("api", f"login {SECRET}"))
-
-
-def test_what_only_its_terminal_can_answer_is_not_answered_here() -> None:
     assert {} == offered(command("api", "make"), answerable=False)
     assert {} == offered(question("api"), answerable=False)
 

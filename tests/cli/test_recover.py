@@ -48,12 +48,9 @@ def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_l
     assert {talk: ("idle", 2), shell: ("lost", 1)} == states
 
 
-def test_a_choice_that_names_no_session_is_refused_before_anything_is_done(kasmon: Cli) -> None:
+def test_a_choice_that_names_no_session_is_refused_and_where_nothing_is_lost_it_says_so(kasmon: Cli) -> None:
     assert 2 == kasmon("recover", "--choose", "talk").code
     assert 3 == kasmon("recover", "--choose", "nobody=77b5ba32").code
-
-
-def test_where_nothing_is_lost_it_says_so(kasmon: Cli) -> None:
     assert "Nothing is lost.\n" == kasmon("recover").out
 
 

@@ -253,12 +253,9 @@ def test_the_garbage_collector_is_off_only_while_a_command_loads(line: str, monk
     assert [True] == seen
 
 
-def test_the_help_that_is_stored_is_what_the_library_would_print() -> None:
+def test_the_stored_help_and_parameters_of_completion_are_those_of_the_commands() -> None:
     assert HELP_FILE.read_text("utf-8") == command_help(), "run `make pages`"
     assert HELP_FILE.read_text("utf-8").isascii()
-
-
-def test_the_parameters_that_completion_reads_are_those_of_the_commands() -> None:
     assert PARAMETERS.read_text("utf-8") == command_parameters(), "run `make pages`"
 
 

@@ -73,13 +73,10 @@ def test_who_is_sure_and_wrong_in_a_live_run_is_a_failure_and_who_is_unsure_is_c
     assert [] == live(tmp_path / "nowhere")
 
 
-def test_a_screen_without_any_rule_is_unclear() -> None:
+def test_a_screen_without_any_rule_and_an_empty_screen_are_unclear() -> None:
     unread = [case for case in CASES if not reading_of(case).rule]
-
     assert {UNCLEAR} == {reading_of(case).state for case in unread}
 
-
-def test_an_empty_screen_says_nothing_of_any_agent() -> None:
     for rules in shipped().all:
         assert UNCLEAR == read(captured(""), rules).state
         assert UNCLEAR == read(captured("\n" * 40), rules).state

@@ -51,11 +51,8 @@ def test_rows_that_stand_alone_begin_plain() -> None:
     assert PLAIN == rows[1].style_at(0)
 
 
-def test_line_drawing_becomes_lines() -> None:
+def test_line_drawing_becomes_lines_and_a_hard_space_a_space() -> None:
     assert "┌─┐ q" == captured("\x0elqk\x0f q").rows[0].text
-
-
-def test_a_hard_space_is_a_space() -> None:
     assert "❯ x" == captured("❯\u00a0x").rows[0].text
 
 

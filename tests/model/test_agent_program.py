@@ -60,13 +60,10 @@ def test_shells_interpreters_and_plain_commands_do_not(agent: str, argv: tuple[s
     assert not runs(agent, *argv)
 
 
-def test_a_structured_session_is_an_agent_and_a_sandbox_of_interpreters_is_none() -> None:
+def test_a_structured_session_and_the_scripted_agent_are_agents_and_a_sandbox_of_interpreters_is_none() -> None:
+    """Its launch as a structured session names no program."""
     assert runs("claude", mode=Mode.SDK)
     assert not runs("interpreters", mode=Mode.INTERPRETER)
-
-
-def test_the_scripted_agent_stays_one_when_it_is_moved_to_a_terminal() -> None:
-    """Its launch as a structured session names no program."""
     assert runs("scripted", backend="scripted")
 
 

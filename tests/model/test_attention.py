@@ -67,13 +67,10 @@ def test_the_kind_decides_first_however_long_another_waits() -> None:
     assert ["asking", "finished", "lost", "crashed", "stuck", "unsure", "aside"] == names(*everybody)
 
 
-def test_of_one_kind_the_one_that_waits_longest_comes_first() -> None:
+def test_of_one_kind_the_one_that_waits_longest_comes_first_counted_from_when_it_was_asked() -> None:
     assert ["old", "young"] == names(asking("young", ago=5), asking("old", ago=50))
 
-
-def test_a_request_that_came_early_counts_from_when_it_was_asked() -> None:
     two = asking("two", command("two", "ls", 1, ago=90), command("two", "make", 2, ago=5), ago=5)
-
     assert NOW - 90 == waits_since(two)
 
 

@@ -10,11 +10,8 @@ def diff(file: str, *hunks: str) -> str:
     return head + "".join(f"{hunk}\n" for hunk in hunks)
 
 
-def test_a_changed_line_is_known_by_its_place_in_the_base() -> None:
+def test_a_changed_line_is_known_by_its_place_in_the_base_and_an_added_one_by_both_beside_it() -> None:
     assert {"a.py": ((7, 8),)} == parse_changes(BASE, diff("a.py", "@@ -7 +7 @@ def f():", "-old", "+new")).files
-
-
-def test_what_is_added_between_two_lines_holds_both() -> None:
     assert {"a.py": ((7, 9),)} == parse_changes(BASE, diff("a.py", "@@ -7,0 +8,2 @@", "+new", "+lines")).files
 
 
@@ -51,15 +48,11 @@ def test_two_that_change_one_file_are_told_of_each_other() -> None:
     )
 
 
-def test_lines_that_meet_are_the_same_lines() -> None:
+def test_lines_that_meet_are_the_same_lines_unless_they_are_of_another_base() -> None:
     trees = {"one": WorktreeChanges(BASE, {"a": ((1, 6),)}), "two": WorktreeChanges(BASE, {"a": ((5, 6),)})}
-
     assert (FileCollision("two", "a", True),) == find_collisions(trees)["one"]
 
-
-def test_lines_of_another_base_are_not_compared() -> None:
     trees = {"one": WorktreeChanges(BASE, {"a": ((1, 6),)}), "two": WorktreeChanges("other", {"a": ((5, 6),)})}
-
     assert (FileCollision("two", "a", False),) == find_collisions(trees)["one"]
 
 

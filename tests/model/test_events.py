@@ -60,11 +60,8 @@ def test_a_kind_of_a_later_version_is_kept_as_it_is(fields: dict[str, str]) -> N
     assert line == encode(fact)
 
 
-def test_a_field_of_a_later_version_is_passed_over() -> None:
+def test_a_later_field_is_passed_over_and_an_earlier_fact_gets_the_defaults_of_its_new_fields() -> None:
     assert MessageWritten(at=1, text="hi") == decode(b'{"kind":"message.said","at":1,"text":"hi","mood":"good"}')
-
-
-def test_a_fact_of_an_earlier_version_gets_the_defaults_of_its_new_fields() -> None:
     assert SessionStarted(at=1) == decode(b'{"kind":"session.started","at":1}')
 
 
@@ -76,14 +73,11 @@ def test_a_field_of_an_earlier_version_is_passed_over_within_a_launch_too() -> N
     assert fact == decode(line)
 
 
-def test_bytes_that_are_no_text_come_out_as_they_came_in() -> None:
+def test_bytes_that_are_no_text_are_kept_and_half_a_surrogate_pair_is_written() -> None:
+    """JSON from an agent may hold one, a file cannot."""
     line = b'{"kind":"caf\xe9","at":3}'
-
     assert line == encode(decode(line))
 
-
-def test_half_a_surrogate_pair_does_not_keep_a_fact_from_being_written() -> None:
-    """JSON from an agent may hold one, a file cannot."""
     assert MessageWritten(at=1, text="a\ufffdb") == decode(encode(MessageWritten(at=1, text="a\ud83db")))
 
 

@@ -115,11 +115,8 @@ def test_a_hook_that_tells_of_a_failure_leaves_it_to_the_screen_whether_that_was
     assert SessionState.UNSURE is judged(registered, failed, now=NOW).state
 
 
-def test_a_blocked_program_that_does_not_say_why_asks_a_question() -> None:
+def test_a_blocked_program_says_itself_what_it_asks_or_asks_a_question() -> None:
     assert RequestKind.QUESTION is judged(said("program", "blocked")).asking
-
-
-def test_a_program_says_itself_what_it_asks() -> None:
     assert RequestKind.PERMISSION is judged(said("program", "blocked", RequestKind.PERMISSION)).asking
 
 
@@ -204,15 +201,11 @@ def test_a_title_that_means_two_states_is_decided_by_who_tells_them_apart() -> N
     assert (SessionState.ASKING, "screen", RequestKind.PERMISSION) == (verdict.state, verdict.source, verdict.asking)
 
 
-def test_two_states_that_nobody_tells_apart_are_unsure() -> None:
+def test_two_states_that_nobody_tells_apart_are_unsure_and_contradict_a_third() -> None:
     verdict = judged(said("title", "idle|asking"))
-
     assert (SessionState.UNSURE, "its title says asking or idle") == (verdict.state, verdict.why)
 
-
-def test_a_title_of_two_states_contradicts_a_third() -> None:
     verdict = judged(said("title", "idle|asking"), said("screen", "working"), now=NOW)
-
     assert SessionState.UNSURE is verdict.state
 
 
@@ -242,15 +235,11 @@ def test_the_end_of_a_limit_is_told_by_whoever_knows_it() -> None:
     assert (SessionState.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
 
 
-def test_an_agent_that_left_its_shell_alone_has_ended_whatever_it_said_before() -> None:
+def test_an_agent_that_left_its_shell_alone_has_ended_and_only_the_processes_can_end_it() -> None:
     verdict = judged(said("program", "working"), said("process", "shell"), said("screen", "idle"), now=NOW)
-
     assert (SessionState.ENDED, "back at the shell") == (verdict.state, verdict.why)
 
-
-def test_only_the_processes_can_end_an_agent() -> None:
     others = [source for source in evidence.TIERS if source != "process"]
-
     assert not any(SessionState.ENDED in evidence.claims(said(source, "shell")) for source in others)
 
 
@@ -289,15 +278,11 @@ def test_a_shell_that_has_its_terminal_to_itself_is_idle_only_where_its_prompt_i
     )
 
 
-def test_a_screen_that_could_not_be_looked_at_is_unsure_and_never_an_end() -> None:
+def test_a_screen_that_could_not_be_read_or_shows_nothing_known_is_unsure_and_never_an_end() -> None:
     verdict = judged(said("output", "quiet"), said("screen", "unreadable", text="tmux did not answer"))
-
     assert (SessionState.UNSURE, "the screen could not be read: tmux did not answer") == (verdict.state, verdict.why)
 
-
-def test_a_screen_that_shows_nothing_known_is_unsure() -> None:
     verdict = judged(said("output", "quiet"), said("screen", "unclear"))
-
     assert (SessionState.UNSURE, "screen not recognised") == (verdict.state, verdict.why)
 
 
@@ -365,11 +350,8 @@ def test_an_agent_that_its_screen_shows_stopped_is_that_whatever_was_said_of_it(
     assert "the screen shows that it is suspended" == losers(verdict)[source]
 
 
-def test_a_stopped_process_is_that_whatever_its_screen_shows() -> None:
+def test_a_stopped_process_is_that_and_a_continued_one_is_what_its_screen_shows() -> None:
     verdict = judged(said("process", "stopped"), said("screen", "asking"), said("program", "blocked"), now=1000.0)
-
     assert (SessionState.UNSURE, "process", evidence.STOPPED) == (verdict.state, verdict.source, verdict.why)
 
-
-def test_an_agent_that_was_continued_is_what_its_screen_shows() -> None:
     assert SessionState.ASKING is judged(said("process", "agent", at=2.0), said("screen", "asking")).state

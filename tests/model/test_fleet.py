@@ -76,13 +76,10 @@ def test_a_further_window_stands_under_its_session() -> None:
     assert ["other", "parent", "child"] == names(ordered)
 
 
-def test_a_window_whose_session_is_forgotten_stands_alone() -> None:
+def test_a_window_whose_session_is_forgotten_stands_alone_and_a_long_line_is_listed_whole() -> None:
     assert ["child"] == names(by_attention([session("child", parent=SessionId("gone"))]))
 
-
-def test_a_long_line_of_windows_is_listed_whole() -> None:
     line = [session(str(n), parent=SessionId(str(n - 1)) if n else None) for n in range(3000)]
-
     assert {str(n) for n in range(3000)} == set(names(by_attention(line)))
 
 

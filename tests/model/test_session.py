@@ -67,11 +67,8 @@ def test_a_state_begins_at_the_fact_that_set_it(mode: Mode, history: list[events
     assert after.since == last.at if after.state is not before.state else after.since in (before.since, last.at)
 
 
-def test_every_state_has_a_row_and_a_place_in_the_list() -> None:
+def test_every_state_has_a_row_and_a_place_in_the_list_and_can_be_left_by_a_start() -> None:
     assert set(SessionState) == set(NEXT) == set(ATTENTION)
-
-
-def test_every_state_can_be_left_by_a_start() -> None:
     assert all(type(started()) in row for row in NEXT.values())
 
 

@@ -16,13 +16,10 @@ from tests.support.git_repo import Repo
 pytestmark = pytest.mark.usefixtures("no_git_config")
 
 
-def test_a_folder_within_a_repository_is_in_it(repo: Repo) -> None:
+def test_a_folder_within_a_repository_is_in_it_and_one_in_none_is_in_none(repo: Repo, tmp_path: Path) -> None:
     (repo.folder / "src" / "deep").mkdir(parents=True)
-
     assert repo.folder == repository(repo.folder / "src" / "deep")
 
-
-def test_a_folder_in_none_is_in_none(tmp_path: Path) -> None:
     assert repository(tmp_path) is None
     assert repository(Repo(tmp_path / "r").folder / ".git") is None
 

@@ -185,15 +185,11 @@ def test_raw_lines_are_whole_lines(log: EventLog) -> None:
     assert [(b"one", 4), (b"", 5), (b"two", 9)] == list(log.lines())
 
 
-def test_a_line_of_a_later_version_is_kept_raw(log: EventLog) -> None:
+def test_a_line_of_a_later_version_is_kept_raw_and_foreign_bytes_do_not_stop_the_reader(log: EventLog) -> None:
     log.path.write_bytes(b'{"kind":"something.new","at":5.0,"mood":"good"}\n')
-
     assert [UnknownEvent(at=5.0, raw='{"kind":"something.new","at":5.0,"mood":"good"}')] == [e for e, _ in log.read()]
 
-
-def test_foreign_bytes_in_a_log_do_not_stop_its_reader(log: EventLog) -> None:
     log.path.write_bytes(b"\0\xff\xfe garbage\n" + encode(LINES[0]) + b"\n\n[]\n7\n" + encode(LINES[2]) + b"\n")
-
     assert [LINES[0], LINES[2]] == [event for event, _ in log.read()]
 
 

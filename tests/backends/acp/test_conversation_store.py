@@ -45,15 +45,11 @@ async def test_a_folder_is_known_by_the_path_that_it_really_has(tmp_path: Path) 
     assert ["talk-1", "talk-2"] == [each.id for each in (await listed("lists", tmp_path / "link")).conversations]
 
 
-async def test_a_list_that_goes_round_in_circles_ends(tmp_path: Path) -> None:
+async def test_a_list_in_circles_ends_and_a_very_long_one_is_cut_and_says_so(tmp_path: Path) -> None:
     offers = await listed("lists_for_ever", tmp_path)
-
     assert (["talk-1"], True) == ([each.id for each in offers.conversations], offers.is_whole)
 
-
-async def test_a_very_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
     offers = await listed("lists_very_many", tmp_path)
-
     assert (500, False) == (len(offers.conversations), offers.is_whole)
 
 

@@ -67,15 +67,11 @@ async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: OddSession) -
         assert (0, None) == (ended.exit_code, ended.signal)
 
 
-async def test_a_message_of_ten_megabytes_comes_whole(stage: OddSession) -> None:
+async def test_a_message_of_ten_megabytes_and_a_flood_come_whole_and_in_order(stage: OddSession) -> None:
     heard = await stage.turn("wordy")
-
     assert 10_000_000 == len(only(heard, MessageWritten)[0].text)
 
-
-async def test_a_flood_comes_whole_and_in_order(stage: OddSession) -> None:
     heard = await stage.turn("flood")
-
     assert [f"{number} " for number in range(3000)] == [said.text for said in heard.all if isinstance(said, Chunk)]
 
 

@@ -193,12 +193,10 @@ def test_others_get_no_key_that_is_not_given_to_them(argv: tuple[str, ...]) -> N
     assert () == own_prefixes(argv)
 
 
-def test_opencode_gets_its_providers_keys_and_gemini_its_own() -> None:
+def test_opencode_gets_its_providers_keys_and_gemini_its_own_known_by_introduction_too() -> None:
     assert set(PROVIDERS) < set(own_prefixes(("opencode",)))
     assert ("GEMINI_", "GOOGLE_") == own_prefixes(("gemini",))
 
-
-def test_an_agent_is_known_by_its_introduction_too() -> None:
     for name in ("OpenCode", "gemini-cli"):
         assert find_other(name) is not None
     assert find_other("mygoose") is None

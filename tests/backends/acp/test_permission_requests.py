@@ -124,14 +124,11 @@ def test_no_rule_can_be_drawn_from_an_input_that_says_another_file_than_the_diff
     assert draft_rule(same, "/project") is not None
 
 
-def test_anything_else_is_shown_with_its_whole_input() -> None:
+def test_anything_else_is_shown_with_its_whole_input_which_says_no_less_than_what_is_shown() -> None:
+    """Rules are made of it."""
     request = asks(kind="fetch", title="Fetch a page", rawInput={"url": "https://example.org/", "deep": True}).request
-
     assert 'Fetch a page\n\n{\n  "url": "https://example.org/",\n  "deep": true\n}' == request.shown
 
-
-def test_the_input_never_says_less_than_what_is_shown() -> None:
-    """Rules are made of it."""
     assert {"title": "Do it", "text": "to that"} == asks(title="Do it", content=[text("to that")]).request.input
     assert {"input": ["a"]} == asks(title="Do it", rawInput=["a"]).request.input
 
@@ -183,13 +180,10 @@ def test_a_title_of_several_lines_is_one() -> None:
     )
 
 
-def test_the_request_is_sealed() -> None:
+def test_the_request_is_sealed_and_the_question_is_the_sdk_s_own() -> None:
     request = asks(kind="execute", title="ls", rawInput={"command": "ls"}).request
-
     assert digest_of(request) == request.digest
 
-
-def test_the_question_is_the_sdk_s_own() -> None:
     assert isinstance(
         understood({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}), RequestPermissionRequest
     )

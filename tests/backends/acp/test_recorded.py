@@ -133,13 +133,9 @@ def test_what_can_be_chosen_is_told(recording: str, model: str, modes: tuple[str
     assert model in settings.models
 
 
-def test_gemini_adds_up_what_its_turns_took() -> None:
+def test_gemini_adds_up_what_its_turns_took_and_opencode_tells_context_and_cost_alone() -> None:
     usage = [event for event in heard_again(GEMINI) if isinstance(event, UsageReported)]
-
     assert [2000, 4000, 6000, 8000] == [used.input for used in usage]
 
-
-def test_opencode_tells_its_context_and_cost_alone() -> None:
     usage = [event for event in heard_again(OPENCODE) if isinstance(event, UsageReported)]
-
     assert [(1000, 100_000, 0.0, 0)] == [(used.context, used.limit, used.cost_usd, used.input) for used in usage]

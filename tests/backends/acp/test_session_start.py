@@ -52,17 +52,13 @@ async def test_an_agent_that_dies_says_how_without_its_key(tmp_path: Path) -> No
     assert "very-secret-value" not in why
 
 
-async def test_what_another_program_prints_is_told(tmp_path: Path) -> None:
+async def test_another_program_version_or_introduction_is_refused_with_the_reason(tmp_path: Path) -> None:
     assert "It printed: usage: odd [--help]" in await why_not("other_program", tmp_path)
 
-
-async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     assert "speaks version 2 of the Agent Client Protocol, kasmon version 1" in await why_not(
         "from_the_future", tmp_path
     )
 
-
-async def test_what_is_no_introduction_is_refused(tmp_path: Path) -> None:
     assert "did not initialise as an Agent Client Protocol agent" in await why_not("not_introduced", tmp_path)
 
 
@@ -155,11 +151,9 @@ async def test_it_runs_on_the_model_that_was_asked_for(stage: OddSession) -> Non
         assert ("ask", ("ask", "plan")) == (settings.permission_mode, settings.permission_modes)
 
 
-async def test_a_model_that_it_does_not_have_is_refused(tmp_path: Path) -> None:
+async def test_a_model_that_it_does_not_have_or_lets_nobody_choose_is_refused(tmp_path: Path) -> None:
     assert "has no model 'huge'. Available: big, small." in await why_not("choosy", tmp_path, model="huge")
 
-
-async def test_a_model_for_an_agent_that_lets_nobody_choose_is_refused(tmp_path: Path) -> None:
     assert "does not support setting its model, so 'big' is unavailable" in await why_not(
         "plain", tmp_path, model="big"
     )

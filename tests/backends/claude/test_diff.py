@@ -78,15 +78,11 @@ def test_large_texts_are_not_compared_line_by_line() -> None:
     assert f"@@ -1,{half} +1,{half} @@" in wanted("Write", {"file_path": "f", "content": after}, before)
 
 
-def test_a_path_cannot_add_lines() -> None:
+def test_a_path_cannot_add_lines_and_what_was_done_is_told_by_the_agents_own_patch() -> None:
     diff = wanted("Write", {"file_path": "f\n+++ g", "content": "x\n"}, "")
-
     assert "+++ f +++ g" in diff.split("\n")
 
-
-def test_what_was_done_is_told_by_the_agents_own_patch() -> None:
     hunk = {"oldStart": 3, "oldLines": 1, "newStart": 3, "newLines": 1, "lines": ["-a", "+b"]}
-
     assert "--- f\n+++ f\n@@ -3,1 +3,1 @@\n-a\n+b" == diff_of_result({"filePath": "f", "structuredPatch": [hunk]})
 
 

@@ -24,15 +24,11 @@ def launch(*flags: str, **more: Any) -> Launch:
     return Launch(**(fields | {"backend": "claude", "argv": ("/bin/claude", *flags), "workdir": "/work"} | more))
 
 
-def test_the_users_flags_reach_the_program_unchanged_and_first() -> None:
+def test_the_users_flags_reach_the_program_unchanged_and_first_and_change_no_protocol() -> None:
     flags = ("--permission-mode", "bypassPermissions", "--add-dir", "a b", "--settings", '{"x": 1}', "--any-thing")
-
     assert ["/bin/claude", *flags, *PROTOCOL] == command(launch(*flags))
 
-
-def test_no_flag_of_the_user_changes_the_protocol() -> None:
     line = command(launch("--output-format", "text", "--", "words"))
-
     assert line.index("text") < line.index("stream-json") < line.index("--")
 
 

@@ -119,10 +119,8 @@ class TestOpening:
         assert "unknown variant `x`. Check the profile's flags" in why
         assert "npm install" not in why
 
-    async def test_one_that_is_killed_in_it_says_so(self, odd: Open) -> None:
+    async def test_one_that_is_killed_in_it_says_so_and_one_that_closes_its_output_is_ended(self, odd: Open) -> None:
         assert "(SIGKILL)" in await not_opened(odd("os.kill(os.getpid(), 9)"))
-
-    async def test_one_that_closes_its_output_is_ended(self, odd: Open) -> None:
         assert "ended before it had opened" in await not_opened(odd("os.close(1); time.sleep(600)"))
 
     @pytest.mark.parametrize(

@@ -66,12 +66,10 @@ class TestFlags:
     def test_some_go_to_the_app_server(self, flags: tuple[str, ...], arguments: tuple[str, ...]) -> None:
         assert (arguments, {}) == (parse_flags(flags).arguments, parse_flags(flags).thread)
 
-    def test_bypassing_is_no_approvals_and_no_sandbox(self) -> None:
+    def test_bypassing_is_no_approvals_or_sandbox_and_the_launchs_model_counts_without_a_flag(self) -> None:
         thread = parse_flags(("--dangerously-bypass-approvals-and-sandbox",)).thread
-
         assert {"approvalPolicy": "never", "sandbox": "danger-full-access"} == thread
 
-    def test_the_launchs_model_counts_where_no_flag_names_one(self) -> None:
         assert ("a", "b") == (parse_flags((), "a").thread["model"], parse_flags(("-m", "b"), "a").thread["model"])
 
     @pytest.mark.parametrize(
@@ -143,14 +141,11 @@ class TestDiff:
             assert (kind == "add") is (tmp_path / "f").exists()
             assert kind == "delete" or before == (tmp_path / "f").read_text()
 
-    def test_bare_hunks_get_their_files(self) -> None:
+    def test_bare_hunks_get_their_files_and_a_moved_file_has_both_names(self) -> None:
         change = {"path": f"{HERE}/a/b", "kind": {"type": "update", "move_path": None}, "diff": "@@ -1 +1 @@\n-x\n+y"}
-
         assert "--- a/a/b\n+++ b/a/b\n@@ -1 +1 @@\n-x\n+y\n" == diff.unified([change], HERE)
 
-    def test_a_moved_file_has_both_names(self) -> None:
         change = {"path": f"{HERE}/a", "kind": {"type": "update", "move_path": f"{HERE}/b"}, "diff": ""}
-
         assert "rename from a\nrename to b\n--- a/a\n+++ b/b\n" == diff.unified([change], HERE)
 
     @pytest.mark.parametrize("path", ["/etc/passwd", "/work/project-of-another/x"])

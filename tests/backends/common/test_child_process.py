@@ -87,20 +87,18 @@ def is_alive(pid: int) -> bool:
 
 
 class TestLines:
-    async def test_each_line_comes_without_its_end(self) -> None:
+    async def test_each_line_comes_without_its_end_and_the_last_may_be_half(self) -> None:
         async with started(r"print('one'); print(); print('two\r')") as child:
             assert [b"one", b"", b"two"] == await heard(child)
 
-    async def test_a_last_line_may_be_half(self) -> None:
         async with started("import sys; sys.stdout.write('whole\\nhal')") as child:
             assert [b"whole", b"hal"] == await heard(child)
 
-    async def test_bytes_that_are_no_text_come_as_they_are(self) -> None:
+    async def test_bytes_that_are_no_text_and_a_line_of_ten_megabytes_come_whole(self) -> None:
         garbage = bytes(range(256)).replace(b"\n", b"")
         async with started(f"import os; os.write(1, {garbage!r} + b'\\nafter\\n')") as child:
             assert [garbage, b"after"] == await heard(child)
 
-    async def test_a_line_of_ten_megabytes_comes_whole(self) -> None:
         async with started("print('x' * 10_000_000); print('after')") as child:
             assert [10_000_000, 5] == [len(line) for line in await heard(child)]
 

@@ -303,15 +303,11 @@ def test_what_nobody_agreed_to_is_not_handed_to_a_task_by_itself(cli: PlanCli) -
     assert "has not been confirmed yet" in done.err
 
 
-def test_what_confines_its_tasks_is_shown_before_anybody_agrees(cli: PlanCli) -> None:
+def test_what_confines_its_tasks_is_shown_before_anybody_agrees_and_a_faulty_plan_does_not_run(cli: PlanCli) -> None:
     done = cli("run", cli.file('[[task]]\nrun = "x"\nsandbox = "jail"\n', "p.toml"))
-
     assert "  confines task 1 by a sandbox 'jail'" in words(done)
 
-
-def test_a_faulty_plan_does_not_run(cli: PlanCli) -> None:
     done = cli("run", cli.file("## Wave 2\n### Task 1: a\n"), "--yes")
-
     assert (2, []) == (done.code, plans(cli.paths))
 
 

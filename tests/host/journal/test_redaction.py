@@ -150,13 +150,11 @@ def test_what_is_short_or_a_path_is_no_secret(value: str) -> None:
     assert fact is Redactor([value]).fact(fact)
 
 
-def test_a_secret_in_another_is_hidden_with_it() -> None:
+def test_a_secret_in_another_is_hidden_with_it_and_the_end_of_its_line_does_not_count() -> None:
     assert "⟨hidden: 13 characters⟩ ⟨hidden: 6 characters⟩" == Redactor(["secret", "secret-longer"]).line(
         "secret-longer secret"
     )
 
-
-def test_the_end_of_a_secrets_line_does_not_count() -> None:
     assert "key ⟨hidden: 8 characters⟩!" == Redactor(["a-secret\n"]).line("key a-secret!")
 
 

@@ -9,18 +9,14 @@ BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
 KEY = ["-----BEGIN RSA PRIVATE KEY-----", *[BODY] * 30, "c2hvcnQ=", "-----END RSA PRIVATE KEY-----"]
 
 
-def test_what_is_new_begins_behind_what_was_seen() -> None:
+def test_what_is_new_begins_behind_what_was_seen_at_the_expected_of_several_places() -> None:
     assert 10 == behind(NUMBERS, NUMBERS[4:10], None)
     assert 20 == behind(NUMBERS, NUMBERS[14:20], None)
 
-
-def test_where_what_was_seen_is_gone_nobody_can_tell() -> None:
     assert behind(NUMBERS, ["line 9", "line 99"], None) is None
     assert behind(NUMBERS, [], None) is None
     assert behind([], ["line 1"], None) is None
 
-
-def test_of_several_places_it_is_the_one_that_was_expected() -> None:
     assert 40 == behind(["y"] * 40, ["y"] * 6, None)
     assert 30 == behind(["y"] * 40, ["y"] * 6, 30)
     assert 6 == behind(["y"] * 40, ["y"] * 6, -5)

@@ -86,11 +86,8 @@ def widths() -> Iterator[dict[str, int]]:
         shutil.rmtree(folder)
 
 
-def test_cells_are_counted_as_tmux_counts_them(widths: dict[str, int]) -> None:
+def test_cells_are_counted_as_tmux_counts_them_and_shown_as_wide_on_the_dashboard(widths: dict[str, int]) -> None:
     assert {} == {text: width for text, width in widths.items() if sum(size for _, size in cells(text)) != width}
-
-
-def test_what_is_shown_is_as_wide_on_the_dashboard_as_in_tmux(widths: dict[str, int]) -> None:
     assert {} == {text: width for text, width in widths.items() if cell_len(placed(text)) != width}
 
 

@@ -40,11 +40,8 @@ def test_a_range_without_lines_is_empty(start: int | None, end: int | None) -> N
     assert () == lines(BUFFER, read(start, end))
 
 
-def test_lines_are_cleaned_and_the_blank_rows_at_the_end_are_none() -> None:
+def test_lines_are_cleaned_without_blank_rows_at_the_end_and_with_styles_stand_alone() -> None:
     assert ("zero", "one", "", "three", "four") == lines(BUFFER, read())
-
-
-def test_with_styles_each_line_stands_alone() -> None:
     assert ("\x1b[0;31mthree\x1b[m", "\x1b[0;31mfour\x1b[m") == lines(BUFFER, read(-2, ansi=True))
 
 

@@ -23,11 +23,8 @@ def edited(**tasks: dict[str, Any] | None) -> Plan:
     return msgspec.structs.replace(OLD, tasks=tuple(kept))
 
 
-def test_a_file_that_says_the_same_is_no_edit() -> None:
+def test_a_file_that_says_the_same_and_lines_that_moved_are_no_edit() -> None:
     assert PlanDiff((), ()) == changes(OLD, OLD, run())
-
-
-def test_lines_that_moved_are_no_edit() -> None:
     assert PlanDiff(()) == changes(OLD, edited(a={"line": 90}), run())
 
 

@@ -25,11 +25,8 @@ def test_a_diamond_opens_and_closes() -> None:
     ] == graph.text(DIAMOND)
 
 
-def test_tasks_that_need_nothing_stand_below_each_other() -> None:
+def test_tasks_that_need_nothing_and_a_chain_are_one_rail() -> None:
     assert ["●", "●", "●"] == rails(plan(task("a"), task("b"), task("c")))
-
-
-def test_a_chain_is_one_rail() -> None:
     assert ["●", "●", "●"] == rails(plan(task("a"), task("b", needs=("a",)), task("c", needs=("b",))))
 
 

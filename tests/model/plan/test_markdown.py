@@ -215,11 +215,8 @@ def test_only_its_own_fence_ends_code(inner: str) -> None:
     )
 
 
-def test_backticks_within_a_line_open_no_code() -> None:
+def test_backticks_within_a_line_open_no_code_and_line_ends_of_windows_make_no_difference() -> None:
     assert 2 == len(read("## Wave 1\n### Task 1: a\n``` is `what` opens code\n### Task 2: b", "p.md").tasks)
-
-
-def test_line_ends_of_windows_and_a_missing_last_one_make_no_difference() -> None:
     assert read(ANCESTORS, "a.md") == read(ANCESTORS.rstrip("\n").replace("\n", "\r\n"), "a.md")
 
 

@@ -179,11 +179,9 @@ def test_what_ran_when_its_plan_was_stopped_waits_again_and_has_used_up_no_try()
     assert (False, T.RUNNING, 2) == (again.is_stopped, again.of("a").state, again.of("a").attempt)
 
 
-def test_pause_and_resume_concern_the_whole_plan() -> None:
+def test_pause_and_resume_concern_the_whole_plan_and_accept_believes_only_what_is_claimed() -> None:
     assert ["paused", "running"] == [run(steered("pause")).state, run(steered("pause"), steered("resume")).state]
 
-
-def test_accept_believes_only_what_is_claimed() -> None:
     assert T.DONE is run(began("a"), claimed("a"), steered("accept", "a")).of("a").state
     assert T.RUNNING is run(began("a"), steered("accept", "a")).of("a").state
     assert T.WAITING is run(steered("accept", "a")).of("a").state

@@ -171,11 +171,8 @@ def test_what_is_checked_takes_room_and_what_waits_for_a_person_does_not() -> No
     assert ["begin c 1"] == steps(of, run(*done("a"), began("b"), claimed("b")), limit=1)
 
 
-def test_what_needs_a_skipped_task_goes_on() -> None:
+def test_what_needs_a_skipped_task_goes_on_and_what_needs_a_failed_one_waits() -> None:
     assert ["begin b 1", "begin c 1"] == steps(GRAPH, run(steered("skip", "a")))
-
-
-def test_what_needs_a_failed_task_waits() -> None:
     assert ["begin b 1"] == steps(GRAPH, run(*failed("a")))
 
 
@@ -196,13 +193,11 @@ def test_after_a_clean_wave_somebody_is_asked() -> None:
     assert ([], "wave 1 is done: start wave 2") == (words(found), found.question)
 
 
-def test_one_word_lets_one_wave_begin() -> None:
+def test_one_word_lets_one_wave_begin_and_given_early_counts_once_the_wave_is_clean() -> None:
     assert ["begin c 1"] == steps(WAVES, run(*BOTH, steered("advance")))
     found = next_of(WAVES, run(*BOTH, steered("advance"), *done("c")))
     assert ([], "wave 2 is done: start wave 3") == (words(found), found.question)
 
-
-def test_a_word_given_early_counts_once_the_wave_is_clean() -> None:
     assert [] == steps(WAVES, run(steered("advance"), *done("a"), began("b")), session("b"))
     assert ["begin c 1"] == steps(WAVES, run(steered("advance"), *BOTH))
 
@@ -247,15 +242,11 @@ def test_a_claim_is_checked_and_the_check_decides() -> None:
     assert ["failed a: its check failed: it took longer than 600 s"] == steps(of, run(*facts, late))
 
 
-def test_a_claim_without_a_check_is_asked_about() -> None:
+def test_a_claim_without_a_check_is_asked_about_with_whether_it_changed_nothing() -> None:
     found = next_of(WAVES, run(*done("a"), began("b"), claimed("b")))
-
     assert ([], "task b reported done without a check: accept or retry") == (words(found), found.question)
 
-
-def test_a_claim_with_nothing_changed_says_so_in_the_question() -> None:
     found = next_of(WAVES, run(*done("a"), began("b"), claimed("b", changed=0)))
-
     assert "task b reported done without a check (task b changed no files): accept or retry" == found.question
 
 
@@ -274,12 +265,10 @@ def test_a_time_limit_ends_an_attempt_even_where_nobody_hears_of_its_session() -
         assert "failed a: its time limit of 60 s is over" not in steps(of, run(began("a")), *sessions, now=69.0)
 
 
-def test_an_attempt_whose_session_was_made_and_not_started_is_started() -> None:
+def test_an_attempt_whose_session_was_not_started_is_started_and_one_without_has_failed() -> None:
     """Whoever noted it died before it was."""
     assert ["start a in sa", "begin b 1"] == steps(WAVES, run(began("a")), session("a", S.STARTING, generation=0))
 
-
-def test_an_attempt_without_a_session_has_failed() -> None:
     assert "failed a: its session could not be created" in steps(
         WAVES, run(msgspec.structs.replace(began("a"), session=""))
     )
@@ -376,13 +365,10 @@ def test_a_plan_of_which_something_was_only_claimed_is_claimed() -> None:
     assert ["finish claimed, 1 skipped"] == steps(plan(task("a"), task("b")), run(*done("a"), steered("skip", "b")))
 
 
-def test_a_plan_waits_with_its_end_for_its_sessions() -> None:
+def test_a_plan_waits_with_its_end_for_its_sessions_and_then_has_no_next_step() -> None:
     assert ["end sa"] == steps(plan(task("a")), run(*done("a")), session("a", S.IDLE))
 
-
-def test_an_ended_plan_has_no_next_step() -> None:
     over = run(*BOTH, PlanEnded(at=99, outcome="done"))
-
     assert ([], {}, "") == (words(next_of(WAVES, over)), next_of(WAVES, over).blocked, next_of(WAVES, over).question)
 
 

@@ -26,11 +26,8 @@ def said(of: Session, by: Plan = PLAN, what: Task = PLAN.tasks[0], began_at: flo
     return find_outcome(by, what, of, began_at, NOW)
 
 
-def test_the_end_of_its_turn_is_its_word() -> None:
+def test_the_end_of_its_turn_is_its_word_unless_the_plan_wants_it_said() -> None:
     assert TaskOutcome("turn", "did it") == said(turned("a"))
-
-
-def test_the_end_of_its_turn_is_nothing_where_the_plan_wants_it_said() -> None:
     assert said(turned("a"), SAID) is None
 
 

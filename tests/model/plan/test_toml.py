@@ -211,15 +211,11 @@ def test_what_is_wrong_is_told_with_its_line(text: str, said: list[str]) -> None
     assert said == [line[: len(wanted)] for line, wanted in zip(found, said, strict=True)]
 
 
-def test_an_agent_that_nobody_has_is_told_whatever_host_it_runs_on() -> None:
+def test_an_unknown_agent_is_told_on_the_line_of_its_task_whatever_its_host_or_on_the_plans_own() -> None:
     text = tasks("prompt='a'\nagent='gpt@box'", "prompt='b'\nagent='claude@box'")
-
     assert ["3: task '1' uses the unknown agent 'gpt'; available: claude"] == faults(text, agents=("claude",))
 
-
-def test_an_agent_of_the_plan_is_told_on_its_own_line() -> None:
     text = tasks("run='a'", head="goal = 'x'\nagent = 'gpt'\n")
-
     assert ["2: the plan uses the unknown agent 'gpt'; available: claude"] == faults(text, agents=("claude",))
 
 
@@ -231,20 +227,16 @@ def test_a_check_has_a_time_limit_of_its_own() -> None:
     assert (7200, 9, 600) == (own.check_limit_s, own.time_limit_s, usual.check_limit_s)
 
 
-def test_odd_line_ends_do_not_move_the_lines() -> None:
+def test_odd_line_ends_and_text_that_looks_like_keys_do_not_move_the_lines() -> None:
     text = "# \x85 \u2028 \x0c\n".replace("\x0c", "") + tasks("run='a'", "needs = ['x']\nrun='b'")
-
     assert ["5: task '2' needs 'x', but there is no such task"] == faults(text)
+
+    text = tasks("prompt = '''\nretries = 3\n[[task]]\n'''\ncheck = \"echo '''\"\nretries = -2")
+    assert ["7: retries of task '1' is -2; the minimum is 0"] == faults(text)
 
 
 def test_a_need_that_is_named_twice_is_one() -> None:
     assert ("1",) == read(tasks("run='a'", "run='b'\nneeds=['1', 1, '1']"), "p.toml").tasks[1].needs
-
-
-def test_keys_are_found_behind_text_that_looks_like_some() -> None:
-    text = tasks("prompt = '''\nretries = 3\n[[task]]\n'''\ncheck = \"echo '''\"\nretries = -2")
-
-    assert ["7: retries of task '1' is -2; the minimum is 0"] == faults(text)
 
 
 ELSEWHERE = """done_by = "said"

@@ -68,11 +68,8 @@ def test_too_many_pictures_and_too_much_of_them_are_refused() -> None:
         check_images([msgspec.structs.replace(small, size_bytes=IMAGE_BYTES)] * 3)
 
 
-def test_it_is_described_by_kind_size_and_pixels() -> None:
+def test_it_is_described_by_kind_size_and_pixels_and_mentions_are_found_each_once() -> None:
     assert "PNG · 4.0 MB · 3×2" == describe(build_image("a", png(3, 2, 4_000_000)))
 
-
-def test_mentions_of_pictures_are_found_each_once() -> None:
     text = 'see @a.png, @b.PNG and @"my pic.jpeg" again @b.PNG mail@c.png @notes.txt'
-
     assert ["b.PNG", "my pic.jpeg"] == mentioned(text)

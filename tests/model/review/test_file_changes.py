@@ -53,13 +53,11 @@ def test_each_file_is_told_with_what_happens_to_it_and_its_lines() -> None:
     ] == told
 
 
-def test_where_there_are_no_lines_it_says_why() -> None:
+def test_where_there_are_no_lines_it_says_why_and_nothing_is_no_file() -> None:
     assert ("Binary files a/p.png and b/p.png differ",) == of("p.png").lines
     assert ("It is empty.",) == of("empty").lines
     assert not of("p.png").has_hunks
 
-
-def test_nothing_is_no_file() -> None:
     assert () == split("")
 
 

@@ -8,13 +8,10 @@ from tests.model.review.test_file_changes import of
 FILE = parse(of("src/x.py").lines)
 
 
-def test_each_line_has_its_numbers_in_both_files() -> None:
+def test_each_line_has_its_numbers_in_both_files_and_belongs_to_the_hunk_that_has_it() -> None:
     numbers = [(line.old, line.new) for line in FILE.lines]
-
     assert [(0, 0), (1, 1), (2, 0), (0, 2), (0, 3), (3, 4), (0, 0), (10, 0), (11, 11)] == numbers
 
-
-def test_a_line_belongs_to_the_hunk_that_has_it() -> None:
     assert [(0, 6), (6, 9)] == [(hunk.start, hunk.end) for hunk in FILE.hunks]
     assert [2, 7] == list_changes(FILE)
     assert [0, 0, 1, 1] == [FILE.hunk_at(line) for line in (0, 5, 6, 8)]

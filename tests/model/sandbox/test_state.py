@@ -101,13 +101,10 @@ def test_after_its_end_only_a_new_sandbox_brings_a_session_back() -> None:
     assert SessionState.STARTING is apply(ended, moved(SandboxPhase.CREATING, intended=True, generation=2)).state
 
 
-def test_one_that_is_found_asleep_by_its_next_host_stays_asleep() -> None:
+def test_one_found_asleep_stays_asleep_and_has_the_sandboxs_process_but_on_disk_none() -> None:
     asleep = session(*MADE, moved(SandboxPhase.PAUSED, held=True))
-
     assert SessionState.STANDBY is apply(asleep, SessionStarted(at=9.0, mode=Mode.INTERPRETER, pid=41)).state
 
-
-def test_its_process_is_the_sandboxs_and_on_disk_it_has_none() -> None:
     assert (41, 7.5, "b1") == (lambda now: (now.pid, now.pid_started, now.pid_boot))(session(*MADE))
     assert session(*MADE, moved(SandboxPhase.PAUSED, held=False)).pid is None
     assert 41 == session(*MADE, moved(SandboxPhase.PAUSED, held=True)).pid

@@ -235,13 +235,10 @@ def test_a_diff_has_line_numbers_and_says_what_came_and_went() -> None:
     assert {Token.FAINT} == {styles[head] for head in ("--- a/f.py", "+++ b/f.py", "--- a/g.py", "+++ b/g.py")}
 
 
-def test_a_diff_with_wrong_counts_is_drawn_all_the_same() -> None:
+def test_a_diff_with_wrong_counts_is_drawn_tabs_are_spaces_and_an_indented_word_begins_no_empty_row() -> None:
     diff = "@@ -1,1 +1,1 @@\n-a\n+b\n-c\n+d\n"
-
     assert "    1 -a\n    1 +b\n    2 -c\n    2 +d" in shown(ToolFinished(at=AT, call="1", diff=diff))
 
-
-def test_tabs_are_spaces_and_an_indented_word_begins_no_empty_row() -> None:
     assert "  ⎿ a   b" in shown(ToolFinished(at=AT, call="1", output="a\tb"))
     assert shown(MessageWritten(at=AT, text="    " + "x" * 20), width=14) == "  │ xxxxxxxxxx\n  │ xxxxxxxxxx"
 

@@ -81,13 +81,10 @@ def test_a_command_has_its_lines_as_written_broken_at_operators_only() -> None:
     assert expected == rows(command("x", line))
 
 
-def test_a_line_that_is_too_long_continues_below_and_is_marked() -> None:
+def test_a_long_line_continues_below_with_a_mark_and_an_argv_has_one_element_a_line() -> None:
     assert ["  echo aaaaaaa", "↳ aaaaaaaa b"] == rows(command("x", "echo aaaaaaaaaaaaaaa b"), 14)
 
-
-def test_an_argv_stands_with_one_element_a_line() -> None:
     asked = request("x", tool="exec", input={"argv": ["sh", "-c", "ls; rm -rf x", ""]}, shown="sh")
-
     assert ["  sh", "    -c", "    ls; rm -rf x", "    ⟨empty⟩"] == rows(asked)[:4]
 
 
@@ -218,13 +215,10 @@ def test_answers_that_stand_nowhere_else_are_in_the_text_with_their_notes() -> N
     assert "DuckDB" not in shown(asked)
 
 
-def test_the_agents_reason_stands_below_what_it_asks() -> None:
+def test_the_agents_reason_stands_below_what_it_asks_and_its_description_apart() -> None:
     assert ["  make", "", "reason", "It is stale."] == rows(command("x", "make", why="It is stale."))
 
-
-def test_what_the_agent_says_beside_the_command_is_told_apart() -> None:
     asked = command("x", "rm -rf /", shown="ls", input={"command": "rm -rf /", "timeout": 5})
-
     assert ["  rm -rf /", "", "the agent's description", "ls", "", "timeout  5"] == rows(asked)
 
 

@@ -69,12 +69,9 @@ def test_output_that_code_sent_elsewhere_is_back_in_the_next_run(channel: GuestC
     assert "seen\n" == bash(channel, "echo seen").stdout
 
 
-def test_a_prompt_command_of_the_code_does_not_hide_that_it_is_done(channel: GuestChannel) -> None:
+def test_neither_a_prompt_command_nor_a_program_that_reads_the_terminal_hides_the_end(channel: GuestChannel) -> None:
     assert not bash(channel, "PROMPT_COMMAND='echo mine'; PS1='$ '", timeout_s=1).timed_out
     assert "after\n" == bash(channel, "echo after").stdout
-
-
-def test_a_program_that_reads_the_terminal_itself_takes_nothing_that_matters(channel: GuestChannel) -> None:
     assert 0 == bash(channel, "read -r -t 1 taken </dev/tty; :").exit_code
     assert "next\n" == bash(channel, "echo next").stdout
 

@@ -31,13 +31,10 @@ def test_the_seeds_request_gets_the_seeds_answer(client: Raw) -> None:
     assert {"id": "req-123", "stdout": "42\n", "stderr": "", "exit_code": 0}.items() <= said.items()
 
 
-def test_a_second_request_on_the_same_connection_finds_what_the_first_one_left(client: Raw) -> None:
+def test_a_second_request_finds_what_the_first_one_left_and_without_a_type_bash_runs_it(client: Raw) -> None:
     client.ask(id="1", type="execute", interpreter="python", code="seen = 7")
-
     assert "7\n" == client.ask(id="2", type="execute", interpreter="python", code="print(seen)")["stdout"]
 
-
-def test_without_a_type_it_is_run_and_without_an_interpreter_by_bash(client: Raw) -> None:
     assert "GNU" in client.ask(id="1", code="set -o posix 2>&1; echo GNU $BASH_VERSION")["stdout"]
 
 

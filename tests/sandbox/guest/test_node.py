@@ -55,14 +55,11 @@ def test_an_error_shows_its_line_and_nothing_of_ours(channel: GuestChannel) -> N
     assert "1\n" == node(channel, "fine").stdout
 
 
-def test_wrong_syntax_is_an_error_and_ends_nothing(channel: GuestChannel) -> None:
+def test_wrong_syntax_is_an_error_that_ends_nothing_and_stdout_and_stderr_are_whole(channel: GuestChannel) -> None:
     assert "SyntaxError" in node(channel, "let = = 1").stderr
     assert "SyntaxError" in node(channel, "a\0b").stderr
 
-
-def test_stdout_and_stderr_are_separate_and_whole(channel: GuestChannel) -> None:
     ran = channel.run("node", "console.log('x'.repeat(3_000_000)); console.error('err')", timeout_s=20, cap=1000)
-
     assert ("err\n", 3_000_001 - 1000) == (ran.stderr, ran.omitted)
 
 

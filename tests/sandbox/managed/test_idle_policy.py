@@ -36,13 +36,10 @@ def after(
     return due(sandbox_state, terms, keeps_memory=keeps_memory, in_turn=in_turn)
 
 
-def test_what_nobody_uses_sleeps_after_a_quarter_of_an_hour() -> None:
+def test_what_nobody_uses_sleeps_after_a_quarter_of_an_hour_and_use_begins_that_time_anew() -> None:
     assert DueStep(LifecycleStep.STANDBY, 1900.0, "not used for 15 min") == after(RUNS)
 
-
-def test_use_begins_that_time_anew() -> None:
     used = msgspec.structs.replace(RUNS, used_at=5000.0)
-
     assert 5900.0 == expected(after(used)).at
 
 
@@ -59,13 +56,10 @@ def test_it_ends_where_the_settings_say_so_even_if_its_tier_could_pause() -> Non
     assert LifecycleStep.END is expected(after(SLEEPS, LifetimeTerms(on_timeout="end"), keeps_memory=True)).step
 
 
-def test_what_is_on_disk_is_kept_until_its_life_is_over() -> None:
+def test_a_life_is_over_after_its_time_on_disk_or_in_use() -> None:
     assert DueStep(LifecycleStep.END, 87_400.0, "maximum lifetime of 24 h reached") == after(ON_DISK, keeps_memory=True)
 
-
-def test_a_life_is_over_after_its_time_whatever_it_was_used_for() -> None:
     busy = msgspec.structs.replace(RUNS, used_at=87_399.0)
-
     assert DueStep(LifecycleStep.END, 87_400.0, "maximum lifetime of 24 h reached") == after(busy)
 
 
@@ -75,11 +69,8 @@ def test_the_end_goes_before_sleep_where_both_are_due() -> None:
     assert LifecycleStep.END is expected(after(RUNS, terms)).step
 
 
-def test_zero_is_never() -> None:
+def test_zero_is_never_and_what_is_gone_has_nothing_to_come() -> None:
     assert after(RUNS, LifetimeTerms(standby_after_s=0.0, idle_timeout_s=0.0, max_lifetime_s=0.0)) is None
-
-
-def test_what_is_gone_has_nothing_to_come() -> None:
     assert after(msgspec.structs.replace(RUNS, phase=SandboxPhase.EXPIRED)) is None
 
 

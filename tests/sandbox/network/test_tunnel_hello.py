@@ -8,17 +8,11 @@ from kasmon.sandbox.network.tunnel import ENCRYPTED, LONGEST_HELLO, TlsClientHel
 from tests.support.sandbox.tls_hellos import hello, made, naming, record
 
 
-def test_a_true_client_names_its_host() -> None:
+def test_a_true_client_names_its_host_or_nobody_in_any_pieces() -> None:
     assert TlsClientHello("example.org", False) == read_hello(hello("example.org"))
-
-
-def test_one_that_names_nobody_is_seen_to() -> None:
     assert TlsClientHello("", False) == read_hello(hello(None))
 
-
-def test_it_may_come_in_any_pieces() -> None:
     said = hello("example.org")
-
     assert {None} == {read_hello(said[:length]) for length in range(len(said))}
 
 

@@ -42,13 +42,10 @@ def test_a_value_comes_from_a_variable_a_file_or_a_command_and_goes_by_its_alias
     assert () == looked.missing
 
 
-def test_only_what_is_named_is_looked_up() -> None:
+def test_only_what_is_named_is_looked_up_with_the_value_of_now() -> None:
     assert {} == resolve((), HERE).values
 
-
-def test_a_value_is_the_one_of_now() -> None:
     one = Credential(name="A", variable="MINE")
-
     assert ["old", "new"] == [resolve((one,), {"MINE": value}).values["A"] for value in ("old", "new")]
 
 

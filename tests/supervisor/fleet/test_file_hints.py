@@ -85,13 +85,12 @@ def test_the_fleets_log_is_a_hint_about_no_session(env: Env, folders: _WatchedFo
     assert (set(), True) == told(folders)
 
 
-def test_other_files_of_a_session_are_no_hint(env: Env, folders: _WatchedFolders) -> None:
+def test_other_files_are_no_hint_nor_is_time_without_changes(
+    env: Env, folders: _WatchedFolders, stop: StopEvent
+) -> None:
     env.paths.host_log(ME).write_text("so")
-
     assert (set(), False) == told(folders)
 
-
-def test_where_nothing_changes_time_gives_a_hint_about_nothing(env: Env, stop: StopEvent) -> None:
     for given in (_by_inotify(env.paths, stop, 0.01), _by_watchfiles(env.paths, stop, 0.05)):
         assert set() == next(given)
 

@@ -136,19 +136,13 @@ def test_a_sandbox_that_sleeps_on_disk_needs_no_host_to_sleep_on() -> None:
     assert SessionState.PAUSED is derive(sandboxed(SandboxPhase.PAUSED, held=False), NOBODY, NOW + 9).state
 
 
-def test_a_terminal_without_host_is_lost_when_its_agent_is_gone() -> None:
+def test_a_terminal_without_host_is_lost_if_its_agent_is_gone_and_unsure_if_it_lives_or_is_unknown() -> None:
     assert SessionState.LOST is derive(working(Mode.TMUX), NOBODY, NOW + 9).state
 
-
-def test_a_terminal_without_host_is_unsure_while_its_agent_lives() -> None:
     shown = derive(working(Mode.TMUX), ONLY_AGENT, NOW + 9)
-
     assert (SessionState.UNSURE, AGENT_ALIVE) == (shown.state, shown.unsure_why)
 
-
-def test_a_terminal_without_host_whose_process_nobody_knew_is_unsure() -> None:
     session = folded(events.SessionStarted(at=NOW, mode=Mode.TMUX, pid=None), mode=Mode.TMUX)
-
     assert (SessionState.UNSURE, AGENT_UNKNOWN) == ((shown := derive(session, NOBODY, NOW + 9)).state, shown.unsure_why)
 
 

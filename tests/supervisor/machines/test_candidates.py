@@ -61,12 +61,9 @@ def test_a_config_that_makes_no_sense_offers_nothing(ssh: Path, content: bytes) 
     assert () == find_machines(("ssh",), fleet())
 
 
-def test_no_config_offers_nothing(tmp_path: Path) -> None:
+def test_no_config_offers_nothing_and_a_very_long_one_the_first(tmp_path: Path, ssh: Path) -> None:
     assert () == find_machines(("ssh", "-F", str(tmp_path)), fleet())
     assert () == find_machines(("ssh", "-F", str(tmp_path / "gone")), fleet())
 
-
-def test_of_very_many_the_first_are_offered(ssh: Path) -> None:
     (ssh / "config").write_text("\n".join(f"Host h{n}" for n in range(1000)))
-
     assert MOST == len(find_machines(("ssh",), fleet()))

@@ -104,15 +104,11 @@ async def test_what_a_check_that_hangs_started_is_ended_with_it(tmp_path: Path) 
     await auntil(lambda: not running(tmp_path))
 
 
-async def test_a_folder_that_is_gone_is_a_failed_check(tmp_path: Path) -> None:
+async def test_a_missing_folder_or_a_command_that_no_shell_can_be_given_is_a_failed_check(tmp_path: Path) -> None:
     found = await check("true", tmp_path / "gone")
-
     assert (False, "could not be started: No such file or directory") == (found.ok, found.why)
 
-
-async def test_a_command_that_no_shell_can_be_given_is_a_failed_check(tmp_path: Path) -> None:
     found = await check("tr\0ue", tmp_path)
-
     assert (False, "could not be started: embedded null byte") == (found.ok, found.why)
 
 

@@ -59,11 +59,8 @@ async def test_in_a_repository_the_tasks_share_one_worktree(land: Land) -> None:
     assert (shared, "plan/tidy") == await land.where("b")
 
 
-async def test_outside_of_one_they_work_in_the_plans_folder(land: Land, tmp_path: Path) -> None:
+async def test_outside_of_one_they_work_in_the_plans_folder_or_in_their_own(land: Land, tmp_path: Path) -> None:
     assert (str(tmp_path), "") == await land.where("a", folder=tmp_path)
-
-
-async def test_a_task_may_have_its_own_or_work_in_the_folder_itself(land: Land) -> None:
     assert (str(land.trees / "tidy.4-d"), "plan/tidy.4-d") == await land.where("d")
     assert (str(land.folder), "") == await land.where("e")
 

@@ -98,15 +98,11 @@ def test_one_that_another_session_has_or_that_is_older_is_no_candidate() -> None
     assert "none" == find_match(known(is_whole=False), [kept(), kept(OTHER, at=10.0)], taken={ID}).kind
 
 
-def test_a_prompt_with_a_hidden_secret_proves_nothing_and_speaks_against_nothing() -> None:
+def test_a_prompt_with_a_hidden_secret_decides_nothing_and_of_a_cut_one_the_beginning_does() -> None:
     it = find_match(known("the key is ⟨hidden: 20 characters⟩", id=ID), [kept(ID, "the key is sk-12345678901234567")])
-
     assert ("proven", "matched by its id, its folder") == (it.kind, it.why)
 
-
-def test_of_a_text_that_the_log_cut_the_beginning_decides() -> None:
     it = find_match(known("x" * CUT, id=ID), [kept(ID, "x" * CUT + "the rest")])
-
     assert "its first prompt" in it.why
 
 

@@ -38,11 +38,8 @@ def test_an_agent_is_told_its_task_its_wave_and_how_many_work_in_it_also_by_the_
     }
 
 
-def test_a_session_without_a_task_is_told_only_who_it_is() -> None:
+def test_a_session_without_a_task_is_told_only_who_it_is_and_peers_are_where_it_stands() -> None:
     assert {"KASMON_SESSION": "abcdefgh", "KASMOS_SESSION": "abcdefgh"} == environment(launch("abcdefgh"))
-
-
-def test_peers_are_where_a_session_stands() -> None:
     assert TaskGroup(task=3, wave=2, size=4, plan="auth") == peers(launch("abcdefgh", **PLACED))
 
 

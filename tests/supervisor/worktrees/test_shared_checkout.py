@@ -43,13 +43,10 @@ def test_a_link_to_the_checkout_leads_to_it(repo: Repo, tmp_path: Path) -> None:
     assert str(repo.folder) == find_repository_top(str(tmp_path / "link"))
 
 
-def test_a_worktree_is_a_checkout_of_its_own(repo: Repo, tmp_path: Path) -> None:
+def test_neither_a_worktree_nor_a_folder_outside_of_git_is_a_shared_checkout(repo: Repo, tmp_path: Path) -> None:
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
-
     assert [] == list_sharers(agent("two", tmp_path / "other", at=2.0), [agent("one", repo.folder)], PROFILES)
 
-
-def test_outside_of_git_there_is_no_checkout_to_share(tmp_path: Path) -> None:
     assert [] == list_sharers(agent("two", tmp_path, at=2.0), [agent("one", tmp_path)], PROFILES)
 
 

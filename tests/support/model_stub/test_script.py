@@ -9,11 +9,8 @@ PROMPT = Message(By.USER, SCRIPT)
 CALL, RESULT, SPOKEN = Message(By.CALL, "Bash"), Message(By.RESULT, "out"), Message(By.MODEL, "one")
 
 
-def test_a_tool_ends_a_turn() -> None:
+def test_a_tool_ends_a_turn_and_one_with_a_plus_is_called_in_the_turn_before() -> None:
     assert [(Step("say", "one"), Step("bash", "touch x")), (Step("say", "two"),)] == turns(SCRIPT)
-
-
-def test_a_tool_with_a_plus_is_called_in_the_turn_of_the_one_before() -> None:
     assert [(Step("bash", "a"), Step("bash", "b")), (Step("say", "c"),)] == turns("x %% bash a %% +bash b %% say c")
 
 
@@ -26,11 +23,8 @@ def test_a_verb_that_does_not_exist_is_an_error() -> None:
         turns("x %% sya hello")
 
 
-def test_a_prompt_without_a_script_gets_a_plain_answer() -> None:
+def test_a_prompt_without_a_script_gets_a_plain_answer_and_the_result_of_a_tool_the_next_turn() -> None:
     assert PLAIN == next_turn(place([Message(By.USER, "hello")]))
-
-
-def test_the_result_of_a_tool_brings_the_next_turn() -> None:
     assert (Step("say", "two"),) == next_turn(place([PROMPT, SPOKEN, CALL, RESULT]))
 
 

@@ -44,13 +44,10 @@ def test_a_further_request_is_told_too() -> None:
     assert [] == told(asking("x", one, two), asking("x", one))
 
 
-def test_a_session_that_was_not_known_is_not_told() -> None:
+def test_a_session_that_was_not_known_is_not_told_and_another_with_what_it_asks() -> None:
     assert [] == toasts({}, [asking("x")])
 
-
-def test_it_says_what_is_asked() -> None:
     shown = toasts({working("x").id: working("x")}, [asking("x", command("x", "make release"))])
-
     assert ["Bash make release"] == [toast.text for toast in shown]
 
 

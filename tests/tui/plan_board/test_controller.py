@@ -250,15 +250,11 @@ def test_a_task_costs_what_all_its_attempts_cost() -> None:
     assert cost(board(), at(T.WAITING)) is None
 
 
-def test_who_is_to_work_at_a_task_is_the_plans_agent_the_tasks_or_who_takes_its_place() -> None:
+def test_a_card_has_the_plans_agent_the_tasks_or_its_replacement_and_what_failed_before() -> None:
     shown = board({"6": at(T.WAITING, agent="opencode")})
-
     assert ["claude", "gemini", "opencode"] == [agent_of(shown, PLAN.task(number)) for number in "156"[:1] + "56"]
 
-
-def test_what_went_wrong_before_stands_on_a_task_that_is_begun_anew() -> None:
     shown = board({"1": at(T.WAITING, failures=("it ended",))}, gate=1)
-
     assert "retrying after: it ended" == "".join(text for text, _ in draw_note(shown, PLAN.task("1"), NOW))
 
 

@@ -19,16 +19,10 @@ def texts(change: FileChange, width: int = 60, *, two_columns: bool = True) -> l
     return ["".join(piece.text for piece in rows.row(number)).rstrip() for number in range(rows.count)]
 
 
-def test_what_was_taken_out_stands_beside_what_came_in_its_place() -> None:
+def test_both_sides_stand_beside_each_other_with_their_own_numbers_and_empty_for_missing_lines() -> None:
     assert " 2 -old line                 │  2 +new line" in texts(of("src/x.py"))
-
-
-def test_a_line_that_only_one_side_has_leaves_the_other_empty() -> None:
     assert "                             │  3 +another" in texts(of("src/x.py"))
     assert "10 -gone                     │" in texts(of("src/x.py"))
-
-
-def test_both_sides_count_their_own_lines() -> None:
     assert " 3  kept                     │  4  kept" in texts(of("src/x.py"))
     assert "11  tail                     │ 11  tail" in texts(of("src/x.py"))
 

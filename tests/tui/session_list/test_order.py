@@ -26,15 +26,11 @@ def names(items: list[order.ListEntry]) -> list[str]:
     return [item.session if isinstance(item, order.SessionRow) else f"# {item.key}" for item in items]
 
 
-def test_the_list_is_in_the_models_order_of_attention() -> None:
+def test_the_list_is_in_the_models_order_of_attention_first_those_that_need_a_person() -> None:
     shown = crew()
-
     assert [session.id for session in by_attention(shown.sessions)] == names(arranged(shown, order.ListSettings()))
 
-
-def test_those_that_need_a_person_stand_first() -> None:
     shown = fleet(working("docs"), idle("readme"), ended("ci", 1), asking("fix-auth"))
-
     assert ["fix-auth", "ci", "readme", "docs"] == names(arranged(shown, order.ListSettings()))
 
 

@@ -210,38 +210,27 @@ def test_a_row_says_who_says_so_and_when() -> None:
     assert "program 4s" in drawn(working("docs", mode=Mode.TMUX), 160).text
 
 
-def test_a_bypassing_session_is_marked_by_a_shape() -> None:
+def test_a_bypassing_session_and_a_fallback_are_marked_by_a_shape() -> None:
     assert "▲" in drawn(working("docs", bypassing=True)).text
     assert "▲" not in drawn(working("docs")).text
-
-
-def test_a_fallback_is_marked_by_a_shape() -> None:
     assert "tmux↓" in drawn(working("docs", mode=Mode.TMUX, fallback="no protocol")).text
 
 
-def test_several_requests_are_counted() -> None:
+def test_an_asking_row_counts_its_requests_and_shows_what_or_what_kind_is_asked() -> None:
     shown = asking("x", command("x", "ls"), question("x", 2))
-
     assert "asking ×2" in drawn(shown).text
 
-
-def test_an_asking_row_shows_what_is_asked() -> None:
     assert "Bash  rm -rf build && make release" == said(asking("fix-auth"))
 
-
-def test_a_row_without_a_request_says_what_kind_of_asking_it_is() -> None:
     shown = session("x", SessionState.ASKING, mode=Mode.TMUX, last_line="Continue? [y/n]")
-
     assert "question  Continue? [y/n]" == said(shown)
 
 
-def test_doubt_says_why() -> None:
+def test_doubt_says_why_and_a_limit_says_how_long() -> None:
     assert "unknown program: no status detection" == said(
         session("x", SessionState.UNSURE, unsure_why="unknown program: no status detection")
     )
 
-
-def test_a_limit_says_how_long() -> None:
     assert "for 25m more" == said(session("x", SessionState.LIMITED, limited_until=NOW + 1510))
 
 

@@ -357,15 +357,11 @@ def test_a_paste_that_is_more_than_text_goes_byte_for_byte(inside: bytes) -> Non
     assert [("keys", whole)] == tapped(*split(whole))[0].said
 
 
-def test_the_leave_key_in_a_paste_is_only_text() -> None:
+def test_keys_and_pastes_keep_their_order_and_the_leave_key_in_a_paste_is_only_text() -> None:
     session, _ = tapped(PASTE + b"a\x1db" + PASTE_END)
-
     assert [("keys", PASTE + b"a\x1db" + PASTE_END)] == session.said
 
-
-def test_keys_and_pastes_keep_their_order() -> None:
     session, _ = tapped(b"a" + PASTE + b"b" + PASTE_END + b"c")
-
     assert [("keys", b"a"), ("paste", "b"), ("keys", b"c")] == session.said
 
 
@@ -460,27 +456,18 @@ def test_a_button_belongs_to_where_it_went_down() -> None:
     assert b"\x1b[<0;5;3M" == outside_in.bytes
 
 
-def test_the_wheel_scrolls_the_history_where_the_program_has_no_mouse() -> None:
+def test_the_wheel_scrolls_the_history_and_is_arrows_on_a_programs_own_screen_without_mouse() -> None:
     assert [("scroll", 3), ("scroll", -3)] == tapped(WHEEL + b"\x1b[<65;15;5M")[0].said
-
-
-def test_the_wheel_is_arrows_on_a_programs_own_screen() -> None:
     assert b"\x1b[A" * 3 == tapped(WHEEL, aim=aimed(alternate=True))[0].bytes
     assert b"\x1bOA" * 3 == tapped(WHEEL, aim=aimed(alternate=True, cursor_keys=True))[0].bytes
 
-
-def test_while_the_history_is_shown_the_wheel_moves_in_it() -> None:
     aim = FocusGeometry(x=10, y=2, width=40, height=20, modes=TerminalModes(mouse="all", mouse_sgr=True), scrolled=5)
-
     assert [("scroll", 3)] == tapped(WHEEL, aim=aim)[0].said
 
 
-def test_shift_and_page_keys_scroll_the_history() -> None:
+def test_shift_and_page_keys_scroll_the_history_and_shift_and_home_read_what_was_printed() -> None:
     assert [("scroll", 19), ("scroll", -19)] == tapped(b"\x1b[5;2~\x1b[6;2~")[0].said
     assert [("keys", b"\x1b[5;2~")] == tapped(b"\x1b[5;2~", aim=aimed(alternate=True))[0].said
-
-
-def test_shift_and_home_read_what_was_printed() -> None:
     assert [("keys", b"a"), ("read", None), ("keys", b"b")] == tapped(b"a\x1b[1;2Hb")[0].said
     assert [("keys", b"\x1b[1;2H")] == tapped(b"\x1b[1;2H", aim=aimed(alternate=True))[0].said
 

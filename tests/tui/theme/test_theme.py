@@ -188,13 +188,11 @@ def test_every_piece_of_a_transcript_has_a_colour() -> None:
         assert name in known or f"k-{name}" in known
 
 
-def test_contrast_is_the_wcags() -> None:
+def test_contrast_is_the_wcags_and_a_colour_moves_only_as_far_as_it_must() -> None:
     assert 21.0 == pytest.approx(contrast("#000000", "#ffffff"))
     assert 1.0 == pytest.approx(contrast("#777777", "#777777"))
     assert 4.48 == pytest.approx(contrast("#777777", "#ffffff"), abs=0.01)
 
-
-def test_a_colour_moves_only_as_far_as_it_must() -> None:
     assert "#ffffff" == readable("#ffffff", "#000000")
     assert contrast(readable("#333333", "#222222"), "#222222") >= 4.5
     assert "#808080" == mix("#000000", "#ffffff", 0.5)

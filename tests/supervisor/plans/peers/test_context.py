@@ -44,13 +44,10 @@ def test_it_says_where_the_agent_stands_and_who_works_beside_it(told: Any, env: 
     assert 0o600 == env.paths.context("sa").stat().st_mode & 0o777
 
 
-def test_a_peer_that_did_not_begin_is_known_too(told: Any) -> None:
+def test_a_peer_that_did_not_begin_is_known_too_and_stays_current(told: Any) -> None:
     [peer] = told(run(began("a")))["peer_sessions"]
-
     assert ("waiting", None, None, []) == (peer["task_state"], peer["id"], peer["state"], peer["files"])
 
-
-def test_it_stays_current(told: Any) -> None:
     assert "running" == told(run(began("a"), began("b")))["peer_sessions"][0]["task_state"]
     assert "done" == told(run(began("a"), *done("b")))["peer_sessions"][0]["task_state"]
 
