@@ -89,8 +89,7 @@ async def test_a_turn_a_permission_an_interrupt_and_the_same_conversation_again(
         ends = ["done", "interrupted"]
         await auntil(lambda: ends == reasons(heard), LIMIT_S, "the end of the interrupted turn")
 
-    again = launch(tmp_path, *AS_A_PERSON, resume=inner, remembers="hang")
-    async with Outer().opened(again) as heard:
+    async with Outer().opened(launch(tmp_path, *AS_A_PERSON, resume=inner, remembers="hang")) as heard:
         assert inner == heard.session.resume_id
         assert heard.session.proof
     await stop(where, inner)

@@ -99,8 +99,7 @@ async def test_every_row_in_a_terminal(stack: Stack) -> None:
 @pytest.mark.parametrize("name", ["claude"])
 async def test_no_call_waits_longer_than_10_s_for_an_agent_or_a_host_that_hangs(stack: Stack) -> None:
     """What a host never heard has not happened."""
-    actor = Real(stack, "sdk")
-    async with staged(actor) as it:
+    async with staged(actor := Real(stack, "sdk")) as it:
         await it.said("begun")
         await it.waits()
         await say(it.one, actor.asks("never", hangs=False))

@@ -32,8 +32,7 @@ async def one_turn(
     """Have *agent* do one turn; what ran beside it."""
     launch = await asyncio.to_thread(agent.launch, argv=argv, handshake_s=LIMIT_S)
     async with asyncio.timeout(2 * LIMIT_S):
-        live = await backend.open(launch)
-        async with contextlib.aclosing(live):
+        async with contextlib.aclosing(live := await backend.open(launch)):
             await live.send(Prompt(text=prompt))
             async for said in live.events():
                 if isinstance(said, TurnEnded):

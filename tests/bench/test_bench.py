@@ -367,8 +367,7 @@ def test_a_figure_without_a_target_is_told_and_not_judged() -> None:
     told = Figure(name="weight", value=3.0, unit="MB", limit=2.0, limit_name="bare")
 
     assert told.met is None
-    line = table([told]).splitlines()[-1]
-    assert line.split() == ["weight", "3.0", "MB", "2.0", "MB", "bare", "1.50x"]
+    assert table([told]).splitlines()[-1].split() == ["weight", "3.0", "MB", "2.0", "MB", "bare", "1.50x"]
     assert "NOT MET" in table([Figure(name="late", value=3.0, unit="ms", target=2.0)])
 
 

@@ -113,8 +113,7 @@ def test_it_can_be_read_and_typed_into(kasmon: Cli, mine: Mine) -> None:
 def test_a_plain_command_in_an_adopted_pane_is_working(kasmon: Cli, mine: Mine) -> None:
     mine.run("new-session", "-d", "-s", "train", "exec sleep 1000")
     until(lambda: "sleep" in mine.run("list-panes", "-a", "-F", "#{pane_current_command}"))
-    session = adopted(kasmon, mine, "train")
-    assert 0 == kasmon("wait", session, "--for", "working", "--timeout", "20").code
+    assert 0 == kasmon("wait", adopted(kasmon, mine, "train"), "--for", "working", "--timeout", "20").code
 
     shell = adopted(kasmon, mine, "work")
     assert 0 == kasmon("wait", shell, "--for", "idle", "--timeout", "20").code
@@ -178,9 +177,7 @@ def test_a_target_means_whole_names_only(kasmon: Cli, mine: Mine, target: str) -
 
 @pytest.mark.parametrize("target", ["work:0", "work:main", "work:0.0", "%0"])
 def test_a_window_may_be_meant_by_number_or_name_and_a_pane_by_its_id(kasmon: Cli, mine: Mine, target: str) -> None:
-    session = adopted(kasmon, mine, target)
-
-    assert "work:0.0" == kasmon.json("show", session)["session"]["adopted"]
+    assert "work:0.0" == kasmon.json("show", adopted(kasmon, mine, target))["session"]["adopted"]
 
 
 def test_where_no_tmux_listens_it_says_so(kasmon: Cli) -> None:
@@ -239,9 +236,8 @@ def test_an_agent_is_recognised_by_its_process(kasmon: Cli, mine: Mine) -> None:
             LIMIT_S,
             "the agent",
         )
-    session = adopted(kasmon, mine, "agent")
 
-    assert "scripted" == kasmon.json("show", session)["session"]["agent"]
+    assert "scripted" == kasmon.json("show", adopted(kasmon, mine, "agent"))["session"]["agent"]
 
 
 # -- many sessions by one command: by names, names from stdin, or a filter

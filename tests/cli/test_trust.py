@@ -174,9 +174,8 @@ def test_what_it_would_let_run_is_shown_so_that_nothing_hides(kasmon: Cli, repo:
 )
 def test_where_nobody_is_asked_it_takes_a_yes_for_what_was_looked_at(kasmon: Cli, repo: Path, words: list[str]) -> None:
     seen = digest(kasmon, repo)
-    done = kasmon("trust", str(repo), *(seen if word == "DIGEST" else word for word in words))
 
-    assert 4 == done.code
+    assert 4 == kasmon("trust", str(repo), *(seen if word == "DIGEST" else word for word in words)).code
     assert [] == kasmon.json("trust", "--list")["trusted"]
 
 

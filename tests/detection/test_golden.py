@@ -129,5 +129,4 @@ def test_each_of_geminis_modes_is_known_by_the_row_above_its_box(row: str, mode:
 
 def test_golden_screens_are_whole() -> None:
     for case in CASES:
-        shot = screen_of(case)
-        assert shot.end <= case.shot.facts["rows"], case.id
+        assert screen_of(case).end <= case.shot.facts["rows"], case.id

@@ -46,9 +46,7 @@ def test_a_look_goes_on_in_the_next_row_of_a_capture() -> None:
 
 
 def test_rows_that_stand_alone_begin_plain() -> None:
-    rows = shown(["a\x1b[2mb", "c"]).rows
-
-    assert PLAIN == rows[1].style_at(0)
+    assert PLAIN == shown(["a\x1b[2mb", "c"]).rows[1].style_at(0)
 
 
 def test_line_drawing_becomes_lines_and_a_hard_space_a_space() -> None:

@@ -63,8 +63,7 @@ def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(tmux
     agent.shows("working-text")
     agent.is_judged(S.WORKING)
     agent.shows("permission-bash")
-    session = agent.is_judged(S.ASKING)
-    assert RequestKind.PERMISSION is session.asking
+    assert RequestKind.PERMISSION is agent.is_judged(S.ASKING).asking
     until(lambda: agent.now().requests)
     (request,) = agent.now().requests
     assert request.answerable
@@ -222,8 +221,7 @@ def test_an_unknown_still_list_of_choices_is_probably_asking_and_has_no_keys(
 ) -> None:
     agent = actor(tmux, ("stranger", "1.0"))
     agent.do(screen="想要继续吗\r\n\r\n❯ 1. 是\r\n  2. 否", cursor=[0, 2])
-    session = agent.is_judged(S.ASKING)
-    assert "fallback" == session.source
+    assert "fallback" == agent.is_judged(S.ASKING).source
     (request,) = until(lambda: agent.now().requests)
     assert not request.answerable
     assert () == request.choices

@@ -180,8 +180,7 @@ async def test_a_turn_of_another_prompt_does_not_move_the_receipt_of_one_that_wa
 async def test_a_turn_is_that_of_the_prompt_that_the_agent_names(played: Played) -> None:
     await played.submitted()
     await played.hook("UserPromptSubmit", prompt=f"{played.text}\n")
-    started = await played.until_receipt(R.STARTED)
-    assert "text" == started.carried_by
+    assert "text" == (await played.until_receipt(R.STARTED)).carried_by
     await played.shows("working-text")
     await played.becomes(SessionState.WORKING)
     await played.hook("Stop")

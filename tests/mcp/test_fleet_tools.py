@@ -16,8 +16,7 @@ pytestmark = pytest.mark.story
 
 
 async def test_an_agent_starts_prompts_waits_for_and_reads_a_child(kasmon: Cli) -> None:
-    lead = lead_of(kasmon)
-    async with FleetClient(lead) as fleet:
+    async with FleetClient(lead := lead_of(kasmon)) as fleet:
         child = await fleet.ok("start", name="parser", prompt="say hello", agent="scripted")
         await fleet.ok("wait", session="parser", states="idle")
         receipt = (await fleet.ok("prompt", session="parser", text="say again"))["receipt"]
@@ -43,8 +42,7 @@ async def test_a_child_works_in_a_worktree_of_its_own_and_its_diff_is_read(kasmo
     repo = Repo(kasmon.home / "repo")
     write_profile(kasmon)
     kasmon("config", "fleet.agents", "scripted")
-    lead = start_lead(kasmon, "lead", "--tools", "fleet", "--dir", str(repo.folder))
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(start_lead(kasmon, "lead", "--tools", "fleet", "--dir", str(repo.folder))) as fleet:
         child = await fleet.ok("start", name="writer", prompt="say ready", agent="scripted", worktree="yes")
         (kasmon.home / child["folder"] / "new.txt").write_text("one\n")
         diff = await fleet.ok("diff", session="writer")
@@ -204,8 +202,7 @@ async def test_the_tools_are_off_unless_the_person_names_them(kasmon: Cli) -> No
 
 async def test_a_profile_gives_its_sessions_the_tools(kasmon: Cli) -> None:
     write_profile(kasmon, 'tools = ["fleet"]')
-    lead = start_lead(kasmon)
-    async with FleetClient(lead) as fleet:
+    async with FleetClient(lead := start_lead(kasmon)) as fleet:
         assert {"session": lead.session, "depth": 0, "machine": ""} == (await fleet.ok("list"))["you"]
 
 

@@ -108,7 +108,5 @@ def test_the_next_one_is_the_one_below_and_after_the_last_the_first() -> None:
 
 
 def test_where_only_the_one_that_one_is_at_needs_a_person_there_is_no_next() -> None:
-    order = pressing([asking("a")], NOW)
-
-    assert next_pressing(order, SessionId("a")) is None
+    assert next_pressing(pressing([asking("a")], NOW), SessionId("a")) is None
     assert next_pressing((), SessionId("a")) is None

@@ -80,9 +80,7 @@ def test_where_no_rule_says_exactly_that_there_is_none(request_: Request) -> Non
     "more", [{"cwd": "/etc"}, {"run_in_background": True}, {"dangerouslyDisableSandbox": True}, {"sandbox": "off"}]
 )
 def test_a_command_that_does_more_than_its_text_says_is_not_covered_by_its_text(more: dict[str, Any]) -> None:
-    rule = rule_of(command("git push"))
-
-    assert not covers(rule, command("git push", **more), HERE)
+    assert not covers(rule_of(command("git push")), command("git push", **more), HERE)
     assert "words" != (draft_rule(command("git push", **more), HERE) or ("", ""))[0]
 
 

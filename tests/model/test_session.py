@@ -454,6 +454,5 @@ def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() 
 def test_what_its_host_asks_outlives_a_turn_and_ends_with_the_agent() -> None:
     own = msgspec.structs.replace(asks(n=2).request, by_host=True)
     session = fold(started(), turn(), asks(n=1), events.RequestOpened(at=4.0, request=own), events.TurnEnded(at=5.0))
-    after = fold(events.SessionEnded(at=6.0), session=session)
 
-    assert ([own], ()) == ([*session.requests], after.requests)
+    assert ([own], ()) == ([*session.requests], fold(events.SessionEnded(at=6.0), session=session).requests)

@@ -141,8 +141,7 @@ async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.M
     if not guarded:
         monkeypatch.setattr(queue, "DEAF_S", 0.0)
         monkeypatch.setattr(queue, "SILENCE_S", 0.0)
-    app = kasmon(fleet(asks_for("fix-auth", command("fix-auth", "rm -rf build"))))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(asks_for("fix-auth", command("fix-auth", "rm -rf build"))))) as pilot:
         await pilot.press("i")
         card = await auntil(lambda: app.permissions.card, what="the card")
         await pilot.pause()
@@ -427,9 +426,7 @@ def test_what_a_repository_brings_along_counts_only_as_it_was_trusted(
             TrustedContent, "is_of", lambda trusted, now: is_of(trusted, msgspec.structs.replace(now, **before))
         )
 
-    here = in_folder(home.paths, Config(), make(repo))
-
-    assert guarded == ("mine" not in here.config.agents)
+    assert guarded == ("mine" not in in_folder(home.paths, Config(), make(repo)).config.agents)
 
 
 # Names: they never become part of a path.

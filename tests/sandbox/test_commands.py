@@ -389,9 +389,8 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
 
 def test_create_says_that_it_works_in_the_folder_itself(kasmon: Cli, shared: Path) -> None:
     mine = open_to_others(shared / "mine")
-    done = kasmon("sandbox", "create", "lab", "--dir", str(mine))
 
-    assert f"It works in {str(mine)!r} itself." in done.err
+    assert f"It works in {str(mine)!r} itself." in kasmon("sandbox", "create", "lab", "--dir", str(mine)).err
     assert {"folder": str(mine), "copy_of": None} == kasmon.json("sandbox", "show", "lab")["session"]["works_in"]
 
 

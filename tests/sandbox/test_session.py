@@ -354,9 +354,8 @@ async def test_a_running_turn_is_never_idle(lab: Lab) -> None:
     lab.settings(standby_after_seconds=0.1, idle_timeout_seconds=0.2)
     async with lab.lab():
         began = time.monotonic()
-        ran = await lab.ran("import time; time.sleep(0.7)")
 
-        assert 0 == ran.exit_code
+        assert 0 == (await lab.ran("import time; time.sleep(0.7)")).exit_code
         assert time.monotonic() - began >= 0.7
         facts = lab.events()
         started = next(at for at, fact in enumerate(facts) if isinstance(fact, TurnStarted))

@@ -217,9 +217,8 @@ def test_one_bad_page_is_enough_to_set_an_index_aside(env: Env) -> None:
     with env.paths.index.open("r+b") as file:
         file.seek(leaf)
         file.write(random.Random(1).randbytes(4096))
-    keeper = FleetCache(env.paths.index)
 
-    assert not keeper.write(fold, (), ())
+    assert not FleetCache(env.paths.index).write(fold, (), ())
 
     assert [pages[:100]] == [path.read_bytes()[:100] for path in env.paths.state.glob("index.db~*")]
 

@@ -35,8 +35,7 @@ def draw_scene(name: str) -> str:
 
 async def _draw(scene_name: str) -> str:
     scene = SCENES[scene_name]
-    app = scene.app()
-    async with app.run_test(size=scene.size) as pilot:
+    async with (app := scene.app()).run_test(size=scene.size) as pilot:
         await scene.act(pilot)
         return app.export_screenshot(title="kasmon", simplify=True)
 

@@ -50,8 +50,7 @@ def watched(app: Kasmon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any
 @pytest.mark.parametrize("words", ["make && rm -rf build", MANY_LINES], ids=["one line", "many lines"])
 async def test_the_first_picture_of_a_card_is_as_the_last_one(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing on it moves under a person's eyes, and nobody waits for a second picture."""
-    app = kasmon(fleet(asking("fix-auth", command("fix-auth", words)), working("docs")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(asking("fix-auth", command("fix-auth", words)), working("docs")))) as pilot:
         pictures = watched(app, monkeypatch)
         await pilot.press("i")
         await auntil(lambda: CardScreen.__name__ in [screen for screen, _, _ in pictures], what="the card")
@@ -66,8 +65,7 @@ async def test_a_running_session_draws_its_row_and_its_head_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, after = (fleet(working("docs", said)) for said in ("one", "two"))
-    app = kasmon(before)
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(before)) as pilot:
         pictures = watched(app, monkeypatch)
         await settled(pilot)
         pictures.clear()  # of the start
@@ -81,8 +79,7 @@ async def test_a_running_session_draws_its_row_and_its_head_and_nothing_else(
 
 
 async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_are_more() -> None:
-    app = kasmon(fleet(working("docs")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs")))) as pilot:
         lines, laid_out = TextLines(app.look), []
         await app.screen.mount(lines)
         lines.say(DrawnLine((("one", "text"),)))

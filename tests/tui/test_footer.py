@@ -44,8 +44,7 @@ async def test_what_can_be_done_to_the_session_under_the_cursor_is_offered(shown
 
 
 async def test_the_offer_follows_the_cursor_and_the_session() -> None:
-    app = kasmon(TWO)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with (app := kasmon(TWO)).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
         assert "o attach" not in footer(pilot)
         await opened(pilot, "j")

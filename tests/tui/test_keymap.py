@@ -136,8 +136,7 @@ def test_every_key_that_can_leave_the_focus_can_be_chosen() -> None:
 
 
 async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
-    app = kasmon(settings=DashboardSettings(keys={"next": "tab", "new": "N"}))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(settings=DashboardSettings(keys={"next": "tab", "new": "N"}))) as pilot:
         await pilot.press("n")
         assert 1 == len(app.screen_stack)
 
@@ -147,14 +146,12 @@ async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
 
 
 async def test_the_line_at_the_bottom_shows_the_keys_that_are_in_force() -> None:
-    app = kasmon(settings=DashboardSettings(keys={"new": "N"}))
-    async with run_app(app):
+    async with run_app(app := kasmon(settings=DashboardSettings(keys={"new": "N"}))):
         assert " N new " in text_of(app).splitlines()[-1]
 
 
 async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> None:
-    app = kasmon(crew())
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(crew())) as pilot:
         column = text_of(app).splitlines()[-1].index("help")
         await pilot.click(offset=(column, 39))
         await pilot.pause()

@@ -187,8 +187,7 @@ async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None
         await pilot.press("o")
         await pilot.pause()
 
-        text = " ".join(text_of(pilot.app).split())
-        assert "Cannot attach to 'readme': a structured session" in text
+        assert "Cannot attach to 'readme': a structured session" in " ".join(text_of(pilot.app).split())
 
 
 async def test_a_prompts_way_is_told() -> None:
@@ -218,14 +217,12 @@ async def test_new_facts_come_without_a_key() -> None:
 
 
 async def test_a_terminal_session_shows_its_rows() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app):
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})):
         assert "sphinx-build -b html docs build/html" in text_of(app)
 
 
 async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_back() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         await pilot.press("q", "x")
@@ -240,8 +237,7 @@ async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_ba
 
 
 async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         assert "Ctrl+] or F12 list" in text_of(app)
@@ -278,8 +274,7 @@ async def test_moving_on_stops_watching_the_terminal() -> None:
 
 
 async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         gateway_of(pilot.app).push(SubscriptionEnd(session=SessionId("docs"), why="host process died"))
@@ -296,8 +291,7 @@ async def test_without_tmux_the_preview_says_what_is_missing() -> None:
 
 
 async def test_pushes_for_another_session_are_not_shown() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         gateway_of(pilot.app).push(SubscriptionEnd(session=SessionId("someone-else"), why="gone"))
         await pilot.pause()
 
@@ -360,8 +354,7 @@ async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows
 
 
 async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app, (120, 30)) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE}), (120, 30)) as pilot:
         await pilot.press("enter")
         await pilot.pause()
         gateway_of(pilot.app).fleets.put_nowait(fleet(ended("docs", mode=Mode.TMUX)))

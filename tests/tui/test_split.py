@@ -45,8 +45,7 @@ def saved(app: Kasmon) -> list[Split]:
 
 
 async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
-    app = shown()
-    async with run_app(app, WIDE) as pilot:
+    async with run_app(app := shown(), WIDE) as pilot:
         _, y = divider(app)
         await drag(pilot, divider(app), (80, y), (64, y))
         await settled(pilot)
@@ -54,29 +53,25 @@ async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() ->
         assert (64, 96) == (app.main_view.side.region.width, app.main_view.preview.region.width)
         assert [Split(width=40)] == saved(app)
 
-    again = shown(Split(width=40))
-    async with run_app(again, WIDE) as pilot:
+    async with run_app(again := shown(Split(width=40)), WIDE) as pilot:
         assert (64, 96) == (again.main_view.side.region.width, again.main_view.preview.region.width)
 
 
 async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> None:
-    app = shown()
-    async with run_app(app, LOW) as pilot:
+    async with run_app(app := shown(), LOW) as pilot:
         await drag(pilot, divider(app), (20, 10), (20, 20))
         await settled(pilot)
 
         assert (20, 19) == (app.main_view.preview.region.y, app.main_view.side.region.height)
         assert [Split(height=50)] == saved(app)
 
-    again = shown(Split(height=50))
-    async with run_app(again, LOW) as pilot:
+    async with run_app(again := shown(Split(height=50)), LOW) as pilot:
         assert 20 == again.main_view.preview.region.y
 
 
 @pytest.mark.parametrize("to", [0, 159])
 async def test_neither_side_is_dragged_away(to: int) -> None:
-    app = shown()
-    async with run_app(app, WIDE) as pilot:
+    async with run_app(app := shown(), WIDE) as pilot:
         _, y = divider(app)
         await drag(pilot, divider(app), (to, y))
         await settled(pilot)
@@ -86,8 +81,7 @@ async def test_neither_side_is_dragged_away(to: int) -> None:
 
 
 async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing() -> None:
-    app = shown(Split(width=40))
-    async with run_app(app, WIDE) as pilot:
+    async with run_app(app := shown(Split(width=40)), WIDE) as pilot:
         await drag(pilot, (30, 20), (100, 20))
         assert 64 == app.main_view.side.region.width
         await pilot.press("enter")
@@ -102,8 +96,7 @@ async def test_a_drag_that_begins_elsewhere_and_a_session_in_focus_move_nothing(
 
 
 async def test_without_a_preview_the_list_has_the_whole_width() -> None:
-    app = shown(Split(width=40))
-    async with run_app(app, WIDE) as pilot:
+    async with run_app(app := shown(Split(width=40)), WIDE) as pilot:
         await pilot.press("space")
         await settled(pilot)
 

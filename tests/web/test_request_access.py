@@ -265,9 +265,7 @@ def test_it_is_not_shown_inside_another_page(site: Site, shared: Request, kind: 
     ids=["json", "text", "too long", "no charset", "multipart"],
 )
 def test_what_is_no_form_of_the_page_is_refused(site: Site, shared: Request, body: str, kind: str) -> None:
-    link = site.link(shared)
-
-    assert 413 == site.served.ask(link.path, {**BROWSER, "Content-Type": kind}, "POST", body).status
+    assert 413 == site.served.ask(site.link(shared).path, {**BROWSER, "Content-Type": kind}, "POST", body).status
 
 
 @pytest.mark.parametrize(

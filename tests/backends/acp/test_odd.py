@@ -249,9 +249,7 @@ async def test_what_cannot_be_shown_is_refused_and_kept_once(stage: OddSession) 
 
 async def test_before_anybody_listens_nobody_is_asked(stage: OddSession) -> None:
     """It would keep the conversation from being opened."""
-    heard = await stage.turn("curious_too_early")
-
-    assert ["cancel"] == await messages(heard)
+    assert ["cancel"] == await messages(await stage.turn("curious_too_early"))
 
 
 @pytest.mark.parametrize("how", ["an interrupt", "a cancelling answer"])

@@ -61,9 +61,7 @@ def test_several_edits_are_one_diff() -> None:
 
 @pytest.mark.parametrize("before", [None, "something else"], ids=["unread", "other"])
 def test_an_edit_that_does_not_fit_still_shows_its_two_texts(before: str | None) -> None:
-    diff = wanted("Edit", {"file_path": "f", "old_string": "old", "new_string": "new"}, before)
-
-    assert "-old\n+new" in diff
+    assert "-old\n+new" in wanted("Edit", {"file_path": "f", "old_string": "old", "new_string": "new"}, before)
 
 
 @pytest.mark.parametrize(("tool", "asked"), [("Bash", {"command": "rm f"}), ("Edit", {}), ("Edit", {"file_path": 7})])
@@ -79,8 +77,7 @@ def test_large_texts_are_not_compared_line_by_line() -> None:
 
 
 def test_a_path_cannot_add_lines_and_what_was_done_is_told_by_the_agents_own_patch() -> None:
-    diff = wanted("Write", {"file_path": "f\n+++ g", "content": "x\n"}, "")
-    assert "+++ f +++ g" in diff.split("\n")
+    assert "+++ f +++ g" in wanted("Write", {"file_path": "f\n+++ g", "content": "x\n"}, "").split("\n")
 
     hunk = {"oldStart": 3, "oldLines": 1, "newStart": 3, "newLines": 1, "lines": ["-a", "+b"]}
     assert "--- f\n+++ f\n@@ -3,1 +3,1 @@\n-a\n+b" == diff_of_result({"filePath": "f", "structuredPatch": [hunk]})

@@ -185,8 +185,7 @@ def test_the_turn_lasts_as_long_as_its_sub_agents() -> None:
     done = next(
         n for n, fact in enumerate(played.facts) if isinstance(fact, MessageWritten) and fact.text == "inner done"
     )
-    first_end = next(n for n, fact in enumerate(played.facts) if isinstance(fact, TurnEnded))
-    assert done < first_end
+    assert done < next(n for n, fact in enumerate(played.facts) if isinstance(fact, TurnEnded))
 
 
 def test_a_task_that_ends_in_the_background_starts_a_turn_of_the_agents_own() -> None:
@@ -276,9 +275,8 @@ def test_odd_figures_of_a_limit_are_unknown_and_odd_names_are_text() -> None:
 
 def test_the_same_warning_is_not_given_twice() -> None:
     near = said("limits", "rate_limit_event")
-    played = Played().hear(near).hear(near)
 
-    assert 1 == len(played.of(NoticeRaised))
+    assert 1 == len(Played().hear(near).hear(near).of(NoticeRaised))
 
 
 def test_an_answer_of_the_provider_lifts_a_limit_of_unknown_length() -> None:

@@ -88,9 +88,8 @@ class TestTmux(BackendContract, InterruptingContract):
             assert isinstance(heard.agent, TmuxAgent)
             heard.agent.let_go()
             await heard.until_over()
-            facts = (await self.tmux.line.panes())["contract"]
 
-            assert not facts.is_dead
+            assert not (await self.tmux.line.panes())["contract"].is_dead
 
     async def test_what_a_pane_printed_while_nobody_listened_is_told_to_the_next_who_does(self) -> None:
         """So the first words of a program are heard that has begun before its agent is made."""

@@ -82,9 +82,7 @@ def test_the_packaged_server_is_found_before_an_old_one(tmp_path: Path, monkeypa
     (tmp_path / "nats-server").symlink_to(program(tmp_path, "2.9.10"))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
-    found = find_server()
-
-    assert is_new_enough(read_version(found.path))
+    assert is_new_enough(read_version(find_server().path))
 
 
 def test_a_configuration_that_the_server_refuses_is_refused_with_its_reason(tmp_path: Path) -> None:

@@ -306,9 +306,7 @@ def test_whenever_its_runner_is_killed_no_task_is_done_twice(line: Cli) -> None:
 def test_a_later_wave_can_be_run_alone(line: Cli) -> None:
     (line.home / "p.md").write_text("## Wave 1\n### Task 1: a\nhang\n## Wave 2\n### Task 2: b\nsay b\n")
 
-    done = line("plan", "run", "p.md", "--wave", "2", "--yes")
-
-    assert 0 == done.code
+    assert 0 == line("plan", "run", "p.md", "--wave", "2", "--yes").code
     until(lambda: ["skipped", "claimed"] == states(line, "p", "1", "2"), LIMIT_S)
     assert 0 == line("plan", "abort", "p").code
     until(lambda: runner(line, "p") is None, LIMIT_S)

@@ -472,9 +472,7 @@ def test_nothing_is_stored_of_a_discarded_branch_that_is_elsewhere(kasmon: Cli, 
     repo.commit("mine.txt", at=tree)
     assert 0 == finish(kasmon, "--merge").code
 
-    done = discard(kasmon)
-
-    assert (None, False) == (done["kept"], tree.exists())
+    assert (None, False) == (discard(kasmon)["kept"], tree.exists())
 
 
 def test_a_commit_that_only_the_log_of_a_worktree_has_is_stored(kasmon: Cli, repo: Repo, tree: Path) -> None:
@@ -557,9 +555,8 @@ def test_a_pull_request_is_created_once_against_the_real_base(kasmon: Cli, repo:
     planned = kasmon("finish", "fix", "--pr", "--dry-run")
     before = gh.read_text().splitlines()
     done = finish(kasmon, "--pr", "--draft", "-m", "Fix the login")
-    again = finish(kasmon, "--pr")
 
-    assert (0, 0) == (done.code, again.code), done.err
+    assert (0, 0) == (done.code, finish(kasmon, "--pr").code), done.err
     assert "create a pull request of kasmon/fix against develop" in planned.out
     assert (None, 1) == (looked_at["pull_request"], len(before))
     [created] = [line for line in gh.read_text().splitlines() if line.startswith("pr create")]

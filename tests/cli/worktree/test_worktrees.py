@@ -104,9 +104,7 @@ async def read_dashboard(of: Paths, folder: str) -> tuple[Mapping[SessionId, Col
 def test_a_name_that_is_taken_leaves_no_worktree_and_no_branch(kasmon: Cli, repo: Repo) -> None:
     kasmon.new("a", "")
 
-    done = kasmon("new", "a", *SCRIPTED, "--worktree", "--dir", str(repo.folder))
-
-    assert 4 == done.code
+    assert 4 == kasmon("new", "a", *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
     assert "" == repo.git("branch", "--list", "kasmon/*")
     assert not (kasmon.home / "shop-worktrees").exists()
 
@@ -122,9 +120,7 @@ def test_an_agent_that_does_not_start_leaves_no_worktree_and_restart_creates_it_
         f'limits.handshake_s = 1.0\n[agents.mine]\nprogram = "{agent}"\nacp = ["acp"]\nexecution_mode = "sdk"\n'
     )
 
-    done = kasmon("new", "a", "--agent", "mine", "--base", "main", "--dir", str(repo.folder))
-
-    assert 1 == done.code
+    assert 1 == kasmon("new", "a", "--agent", "mine", "--base", "main", "--dir", str(repo.folder)).code
     assert ("", False) == (repo.git("branch", "--list", "kasmon/*"), (kasmon.home / "shop-worktrees").exists())
     assert "ended" == kasmon.json("show", "a")["session"]["state"]
     flag.touch()

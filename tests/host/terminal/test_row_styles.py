@@ -133,5 +133,4 @@ printf '\033(0lqk\n\033(Bx\033[7mreverse\033[27m\033[32m e\314\201 \342\234\205\
 
     assert "\x1b[0;1;31mboth\x1b[m plain" == together.rows[2]
     for y, row in enumerate(together.rows):
-        by_itself = server.run(*capture, "-S", str(y), "-E", str(y)).removesuffix(b"\n")
-        assert row == alone(by_itself.decode())[0]
+        assert row == alone(server.run(*capture, "-S", str(y), "-E", str(y)).removesuffix(b"\n").decode())[0]

@@ -37,8 +37,7 @@ def test_an_agent_elsewhere_is_told_nothing_of_a_kasmon_that_is_not_there() -> N
 def test_it_says_which_task_it_is_and_who_works_beside_it() -> None:
     assert "This is task 1 of wave 1: the store. One other task runs in parallel." in told("a")
     assert "This is task 3 of wave 2: the login.\n" in told("c")
-    three = plan(task("a"), task("b"), task("c"))
-    assert "2 other tasks run in parallel." in told("a", three)
+    assert "2 other tasks run in parallel." in told("a", plan(task("a"), task("b"), task("c")))
 
 
 def test_who_shares_a_folder_is_told_what_not_to_touch() -> None:
@@ -60,9 +59,8 @@ def test_it_says_what_may_be_changed_how_it_is_checked_and_how_to_say_done() -> 
 
 def test_the_body_stands_whole_between_head_and_foot() -> None:
     body = "Do:\n\n```sh\nmake\n```"
-    text = told("a", plan(task("a", body=body)))
 
-    assert f"\n## The task\n\n{body}\n" in text
+    assert f"\n## The task\n\n{body}\n" in told("a", plan(task("a", body=body)))
 
 
 def test_only_what_others_need_is_asked_for_and_handed_on() -> None:

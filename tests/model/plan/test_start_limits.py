@@ -117,5 +117,4 @@ def test_where_no_person_is_asked_a_plan_ends_once_its_budget_is_used_and_nothin
         ahead(of, run(headless=True), {}, held)
     )
     assert [] == words(ahead(of, run(began("a"), headless=True), {}, held)), "what runs goes on"
-    paused = run(steered("pause"), headless=True)
-    assert [] == words(ahead(of, paused, {}, held))
+    assert [] == words(ahead(of, run(steered("pause"), headless=True), {}, held))

@@ -227,9 +227,8 @@ def test_the_work_of_a_sub_agent_that_holds_what_is_searched_is_opened() -> None
     whole = transcript(call("task-0", "0"), call("task-1", "1", "task-0"), said("the needle", "task-1"), said("end"))
     search = TranscriptSearch(whole, "needle")
     search.scan(10)
-    lines = whole.lines(WIDTH)
 
-    assert RowPosition(2, 1) == search.above(RowPosition(3, 0), lines)
+    assert RowPosition(2, 1) == search.above(RowPosition(3, 0), whole.lines(WIDTH))
     assert "│ │   the needle" in shown(whole)
 
 
@@ -421,8 +420,7 @@ def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.Data
     for start, place in enumerate(paths):
         assert place is not None
         steps = data.draw(st.integers(-len(paths) - 2, len(paths) + 2))
-        there = min(max(start + steps, 0), len(paths) - 1)
-        assert paths[there] == fresh.lines(WIDTH).walk(place, steps)
+        assert paths[min(max(start + steps, 0), len(paths) - 1)] == fresh.lines(WIDTH).walk(place, steps)
         assert [*drawn][max(0, start - 3) : start + 1] == fresh.lines(WIDTH).ending(place, 4)
     assert (paths[-1] if paths else RowPosition(0, 0)) == fresh.lines(WIDTH).last
 
@@ -480,8 +478,7 @@ def test_words_are_found_upwards_and_downwards_whatever_their_case() -> None:
 
     assert search.is_done
     assert [0, 10, 20, 30, 40] == search.matches
-    end = RowPosition(50, 0)
-    assert RowPosition(40, 3) == search.above(end, lines)
+    assert RowPosition(40, 3) == search.above(RowPosition(50, 0), lines)
     assert RowPosition(30, 3) == search.above(RowPosition(40, 3), lines)
     assert RowPosition(40, 3) == search.below(RowPosition(30, 3), lines)
     assert search.below(RowPosition(40, 3), lines) is None

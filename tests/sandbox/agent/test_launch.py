@@ -104,8 +104,7 @@ def test_it_is_found_again_after_its_host_was_killed_and_stops_with_all_it_start
 
     assert 0 == kasmon("send", session, "echo ag''ain").code
     shows(kasmon, session, "again")
-    again = seen(kasmon, session, 2)
-    assert again.pid == session_of(kasmon, session).pid
+    assert seen(kasmon, session, 2).pid == session_of(kasmon, session).pid
     assert 1 == session_of(kasmon, session).generation
     assert 0 == kasmon("stop", session).code
     until(lambda: not any(is_running(pid, born) for pid, born in family), LIMIT_S, "the end of all of them")
@@ -150,8 +149,7 @@ def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Cli, 
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
-    agent = session_of(kasmon, session).pid
-    assert stands_still(agent)
+    assert stands_still(session_of(kasmon, session).pid)
     steps = [(move.phase.value, move.step) for move in facts(kasmon, session, SandboxPhaseChanged) if move.held]
     assert [("pausing", "intended"), ("paused", "confirmed")] == steps
 

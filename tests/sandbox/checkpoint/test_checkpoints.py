@@ -338,9 +338,8 @@ def test_a_folder_as_deep_as_can_be_is_named_where_it_ends(workspace: Path, poin
         os.close(here)
         here = below
     os.close(here)
-    point = points.create(str(workspace), 1, "after", SavedInterpreters())
 
-    assert "folders deep" in point.left[0]
+    assert "folders deep" in points.create(str(workspace), 1, "after", SavedInterpreters()).left[0]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

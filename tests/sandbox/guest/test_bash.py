@@ -59,9 +59,7 @@ def test_wrong_syntax_names_its_line_and_ends_nothing(channel: GuestChannel) -> 
 
 
 def test_stdin_is_at_its_end_also_for_the_shells_own_read(channel: GuestChannel) -> None:
-    ran = bash(channel, "read -r line; echo [$line] $?; cat")
-
-    assert "[] 1\n" == ran.stdout
+    assert "[] 1\n" == bash(channel, "read -r line; echo [$line] $?; cat").stdout
 
 
 def test_output_that_code_sent_elsewhere_is_back_in_the_next_run(channel: GuestChannel) -> None:

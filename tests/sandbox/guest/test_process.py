@@ -156,9 +156,8 @@ def test_it_is_started_once_by_its_name_and_told_in_order_only(
     start: Callable[..., Worked], ask: Callable[..., dict[str, Any]]
 ) -> None:
     worked = start("once", "cat")
-    again = ask("process_start", run="once", argv=["true"])
 
-    assert not again["started"]
+    assert not ask("process_start", run="once", argv=["true"])["started"]
     assert "bytes 0 to 7 are missing" in ask("process_tell", run="once", at=7, data="YQ==")["stderr"]
     assert 2 == ask("process_tell", run="once", at=0, data=base64.b64encode(b"ab").decode())["taken"]
     assert 3 == ask("process_tell", run="once", at=1, data=base64.b64encode(b"bc").decode())["taken"]

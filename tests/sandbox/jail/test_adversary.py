@@ -39,9 +39,7 @@ def at_once(kasmon: Cli, *wishes: tuple[str, ...]) -> list[Done]:
 
 
 def test_of_two_that_make_one_name_at_once_one_is_told_that_it_is_taken(kasmon: Cli) -> None:
-    codes = sorted(done.code for done in at_once(kasmon, ("create", "lab"), ("create", "lab")))
-
-    assert [0, 4] == codes
+    assert [0, 4] == sorted(done.code for done in at_once(kasmon, ("create", "lab"), ("create", "lab")))
     assert 1 == len(kasmon.json("sandbox", "ls")["sandboxes"])
     assert "on\n" == kasmon("sandbox", "run", "lab", "echo on").out
 

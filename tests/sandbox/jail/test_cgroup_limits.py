@@ -224,17 +224,15 @@ def test_all_of_a_jail_together_has_the_memory_of_its_group_and_its_agent_goes_o
 
     assert "[-9]" == one.run(TOGETHER, 60.0).out.strip()
     assert "2" == one.run("print(1 + 1)").out.strip()
-    used = one.jail.usage(one.policy, one.runtime)
-    assert used.memory_bytes <= SMALL.memory_bytes
+    assert one.jail.usage(one.policy, one.runtime).memory_bytes <= SMALL.memory_bytes
 
 
 @pytest.mark.sandboxes
 def test_all_of_a_jail_together_has_the_processors_of_its_group(small: Make) -> None:
     """Four that are busy for three seconds get the time of the one processor that is allowed, and not of more."""
     need_limits()
-    one = small()
 
-    assert float(one.run(BUSY, 60.0).out) <= 3 * 1.3 * SMALL.cpus
+    assert float(small().run(BUSY, 60.0).out) <= 3 * 1.3 * SMALL.cpus
 
 
 def test_the_limits_are_words_in_front_of_a_command() -> None:

@@ -218,9 +218,7 @@ def test_it_is_ended_with_its_session(jail: Jail, workdir: Path) -> None:
 
 
 def test_words_behind_the_file_are_added_to_the_command(jail: Jail, workdir: Path) -> None:
-    did = run([*wrapped(jail, workdir, "echo", "one"), "two", "--three"])
-
-    assert "one two --three\n" == did.stdout
+    assert "one two --three\n" == run([*wrapped(jail, workdir, "echo", "one"), "two", "--three"]).stdout
 
 
 def test_ctrl_c_reaches_the_program_and_not_the_jail(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:

@@ -120,9 +120,8 @@ def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_tol
     stage.tier.made[0].wait()
 
     after = stage.host()
-    lost = after.arrive()
 
-    assert "the sandbox had ended: interpreter state lost; files kept" == lost
+    assert "the sandbox had ended: interpreter state lost; files kept" == after.arrive()
     assert "kept\n\n" == said(after, "cat file; echo $x")
     assert 2 == after.journal.sandbox_state.generation
 
@@ -136,9 +135,8 @@ def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: SandboxPro
     path.rename(path.with_name("away"))
 
     after = stage.host()
-    lost = after.arrive()
 
-    assert "interpreter state lost" in lost
+    assert "interpreter state lost" in after.arrive()
     assert "\n" == said(after, "echo $x")
     assert 1 == stage.living
 
@@ -197,9 +195,7 @@ def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(
     box.sleep()
     stage.tier.fails = "it would not"
 
-    lost = box.wake()
-
-    assert lost.startswith("it could not be resumed (it failed: it would not): interpreter state lost")
+    assert box.wake().startswith("it could not be resumed (it failed: it would not): interpreter state lost")
     assert 1 == stage.living
 
 
@@ -423,9 +419,7 @@ def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: SandboxP
     box.run("python", "import threading; lock = threading.Lock(); x = 1")
     first = stage.keeping.create("asked")
 
-    lost = stage.keeping.restore(first)
-
-    assert "lock" in lost
+    assert "lock" in stage.keeping.restore(first)
 
 
 def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: SandboxProcess) -> None:
@@ -481,9 +475,8 @@ def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: SandboxP
     stage.tier.made[0].wait()
 
     after = stage.host()
-    lost = after.arrive()
 
-    assert "saved variables were restored" in lost
+    assert "saved variables were restored" in after.arrive()
     assert "42\n" == after.run("python", "print(x)").stdout
 
 

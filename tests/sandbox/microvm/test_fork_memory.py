@@ -53,9 +53,7 @@ def test_a_fork_has_all_memory_and_both_go_on_each_as_its_own_awake_or_from_disk
     kasmon("sandbox", "create", "lab", "--tier", "microvm")
     python(kasmon, "lab", HOLD)
 
-    forked = kasmon("sandbox", "fork", "lab")
-
-    assert "lab-2 begins as lab, with its memory." in forked.err
+    assert "lab-2 begins as lab, with its memory." in kasmon("sandbox", "fork", "lab").err
     assert "running" == about(kasmon, "lab")["phase"]
     assert "42 hi!\n" == python(kasmon, "lab-2", ON)
     assert "41 hi\n" == python(kasmon, "lab", LOOK)
@@ -84,8 +82,7 @@ def test_a_memory_that_cannot_be_used_is_shown_so_and_is_not_forked_and_what_is_
     forked = kasmon("sandbox", "fork", "lab", "twin")
     assert (1, True) == (forked.code, "it is truncated" in forked.err)
     assert ["lab"] == [each["name"] for each in kasmon.json("sandbox", "ls")["sandboxes"]]
-    woken = kasmon("sandbox", "resume", "lab")
 
-    assert "interpreter state lost; files kept" in woken.err
+    assert "interpreter state lost; files kept" in kasmon("sandbox", "resume", "lab").err
     assert "lost        " in kasmon("sandbox", "show", "lab").out
     assert "hi\n" == python(kasmon, "lab", "print(open('note').read())")

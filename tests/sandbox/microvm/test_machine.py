@@ -248,8 +248,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_machine_and_the_memory_before
         assert "42\n" == ran(again, "python", "print(x)").stdout
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
-    slept = kept(vm, policy, again)
-    assert "42\n" == ran(vm.resume(policy, again, slept), "python", "print(x)").stdout
+    assert "42\n" == ran(vm.resume(policy, again, kept(vm, policy, again)), "python", "print(x)").stdout
 
 
 def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroVm, make: Make) -> None:
@@ -360,8 +359,7 @@ def test_the_first_machine_of_a_size_is_put_away_warm_and_goes_on_and_the_next_o
 
     assert () == next_one.notices
     assert identity(first) != identity(next_one)
-    said = ran(next_one, "bash", "ls /srv; free -m | awk '/Mem/ {print ($2 > 1500)}'")
-    assert "1\n" == said.stdout
+    assert "1\n" == ran(next_one, "bash", "ls /srv; free -m | awk '/Mem/ {print ($2 > 1500)}'").stdout
     asked = """import urllib.error, urllib.request
 try:
     urllib.request.urlopen("http://example.org/", timeout=30)

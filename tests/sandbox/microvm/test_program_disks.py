@@ -155,8 +155,7 @@ def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) ->
     assert " 100755 " in on_the_disk(disk, "ls -l /1")
     assert 4 << 30 == disk.stat().st_size
     assert disk.stat().st_blocks * 512 < 64 << 20
-    number = disk.stat().st_ino
-    assert number == kept.prepare(parts).stat().st_ino
+    assert disk.stat().st_ino == kept.prepare(parts).stat().st_ino
 
     agent.write_text("other")
     again = kept.prepare(parts)

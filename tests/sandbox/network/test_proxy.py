@@ -157,9 +157,7 @@ def tunnel(name: str, port: int) -> bytes:
 
 
 def test_a_request_to_a_host_on_the_list_is_answered_by_it(way: Way, host: Host) -> None:
-    said = way.ask(get("shop.example", host))
-
-    assert said.endswith(b"\r\n\r\nhello")
+    assert way.ask(get("shop.example", host)).endswith(b"\r\n\r\nhello")
     assert host.heard[0].startswith(b"GET /a HTTP/1.1\r\nHost: shop.example:")
 
 

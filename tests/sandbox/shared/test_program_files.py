@@ -65,9 +65,8 @@ def test_of_a_virtual_environment_the_whole_and_its_python_are_seen(tmp_path: Pa
     (venv / "bin").mkdir()
     (venv / "bin" / "python").symlink_to(base / "bin" / "python3.12")
     tool = put(venv / "bin" / "aider", f"#!{venv}/bin/python\n")
-    need = needed(str(tool))
 
-    assert {venv, base} == set(need.folders)
+    assert {venv, base} == set(needed(str(tool)).folders)
 
 
 def test_a_program_that_is_not_there_or_leads_nowhere(tmp_path: Path) -> None:

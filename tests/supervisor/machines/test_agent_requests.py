@@ -63,8 +63,7 @@ def there(joined: TwoCommandLines) -> list[str]:
 async def test_a_child_on_another_machine_is_started_prompted_read_messaged_finished(
     far: TwoCommandLines,
 ) -> None:
-    lead = allowed(far)
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(lead := allowed(far)) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say hello", **SCRIPTED))["session"]
         await fleet.ok("wait", session=child, states="idle")
         receipt = (await fleet.ok("prompt", session=child, text="say again"))["receipt"]
@@ -117,8 +116,7 @@ async def start_child(joined: TwoCommandLines, lead: LeadingAgent, name: str = "
 
 async def test_a_child_on_another_machine_messages_the_agent_that_started_it(far: TwoCommandLines) -> None:
     lead = allowed(far)
-    child = await start_child(far, lead)
-    async with ToolClient(child) as fleet:
+    async with ToolClient(child := await start_child(far, lead)) as fleet:
         receipt = (await fleet.ok("message", session="lead", text="half of it is done"))["receipt"]
         until(lambda: len(sent_to(far.here, "lead")) == 1)
         await asyncio.to_thread(far.cut)
@@ -151,8 +149,7 @@ def refusals(joined: TwoCommandLines, child: LeadingAgent) -> list[str]:
 
 async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLines) -> None:
     lead, other = allowed(joined), start_lead(joined.here, "other", "--tools", "fleet")
-    child = await start_child(joined, lead)
-    async with ToolClient(child) as fleet:
+    async with ToolClient(child := await start_child(joined, lead)) as fleet:
         for name in ("other", other.session):
             assert "no running peer" in await fleet.refused("message", session=name, text="x")
     assert "it was logged" in child.ask_host(child.session, message(other.session))
@@ -247,8 +244,7 @@ async def test_messages_from_there_have_the_limits_of_messages_from_here(joined:
 
 async def test_an_older_kasmon_takes_no_messages_and_the_tool_says_so(joined: TwoCommandLines) -> None:
     options = ("--agent", "lead", "--actor", declared())
-    child = LeadingAgent(joined.there, joined.there("new", "child", *options).out.strip())
-    async with ToolClient(child) as fleet:
+    async with ToolClient(LeadingAgent(joined.there, joined.there("new", "child", *options).out.strip())) as fleet:
         why = await fleet.refused("message", session="abcdefgh", text="x")
 
     assert "kasmon on 'laptop' delivers no messages to the agent that started yours." == why
@@ -256,8 +252,7 @@ async def test_an_older_kasmon_takes_no_messages_and_the_tool_says_so(joined: Tw
 
 async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joined: TwoCommandLines) -> None:
     write_profile(joined.here, 'tools = ["fleet"]')
-    lead = allowed(joined)
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(allowed(joined)) as fleet:
         near = (await fleet.ok("start", name="near", prompt="x", agent="lead"))["session"]
         distant = (await fleet.ok("start", name="distant", prompt="say x", **SCRIPTED))["session"]
     async with ToolClient(LeadingAgent(joined.here, near)) as fleet:
@@ -270,8 +265,7 @@ async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joine
 
 
 async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_proposal(joined: TwoCommandLines) -> None:
-    lead = allowed(joined)
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(allowed(joined)) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         await fleet.ok("wait", session=child, states="idle")
         with joined.there.paths.config_file.open("a") as config:
@@ -284,8 +278,7 @@ async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_pro
 
 
 async def test_a_terminal_there_is_read_from_its_machine(joined: TwoCommandLines) -> None:
-    lead = allowed(joined)
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(allowed(joined)) as fleet:
         child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
         read = await fleet.ok("read", session=child)
 
@@ -339,8 +332,7 @@ async def test_the_limits_there_hold_too(joined: TwoCommandLines) -> None:
 
 
 async def test_children_there_count_here(joined: TwoCommandLines) -> None:
-    lead = allowed(joined, sessions="1")
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(allowed(joined, sessions="1")) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         assert "1 children of 'lead' exist" in await fleet.refused("start", name="second", prompt="x", **SCRIPTED)
         assert "1 children of 'lead' exist" in await fleet.refused("start", name="near", prompt="x", agent="scripted")
@@ -350,8 +342,7 @@ async def test_children_there_count_here(joined: TwoCommandLines) -> None:
 
 async def test_the_depth_here_holds_for_what_a_child_there_starts(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.depth", "8")
-    lead = allowed(joined)
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(allowed(joined)) as fleet:
         child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
     below = LeadingAgent(joined.there, child).kasmon("new", "below", "--agent", "scripted", "--mode", "sdk")
 
@@ -371,8 +362,7 @@ async def test_the_time_here_holds_for_a_child_there(joined: TwoCommandLines) ->
 
 async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoCommandLines) -> None:
     other = joined.new("other", "say secret")
-    lead = allowed(joined, sees="all")
-    async with ToolClient(lead) as fleet:
+    async with ToolClient(lead := allowed(joined, sees="all")) as fleet:
         assert "you did not start it" in await fleet.refused("prompt", session=other, text="x")
         assert "no running peer" in await fleet.refused("message", session=other, text="x")
         assert "you do not see" in await fleet.refused("read", session=other)
@@ -397,9 +387,8 @@ def test_a_sandbox_a_drained_machine_and_every_other_request_of_an_agent_are_ref
 
 def test_an_agent_without_the_tools_starts_nothing_there(joined: TwoCommandLines) -> None:
     joined.here("config", "fleet.machines", MACHINE)
-    lead = start_lead(joined.here)
 
-    assert "session 'lead' may not use the fleet tools: they are off" in ask(lead, START)
+    assert "session 'lead' may not use the fleet tools: they are off" in ask(start_lead(joined.here), START)
     assert [] == there(joined)
 
 

@@ -318,8 +318,7 @@ async def test_while_the_machine_is_busy_only_one_task_runs(env: Env, monkeypatc
 
 async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files_that_they_change(env: Env) -> None:
     repo = await off(Repo, env.folder / "work")
-    site = await off(Site, env, TWO)
-    async with site.runs() as now:
+    async with (site := await off(Site, env, TWO)).runs() as now:
         await auntil(lambda: all(now().of(id_).state is TaskState.RUNNING for id_ in "ab"))
         own = now().of("a")
         await off((Path(own.workdir) / "new.py").write_text, "x = 1\n")
@@ -379,8 +378,7 @@ def kill_tmux_host(site: Site) -> int:
 @pytest.mark.parametrize("headless", [False, True])
 async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(env: Env, headless: bool) -> None:
     """No dashboard is open, nor does anybody send a command."""
-    site = await off(partial(Site, env, IN_TERMINAL, headless=headless))
-    async with site.runs() as now:
+    async with (site := await off(partial(Site, env, IN_TERMINAL, headless=headless))).runs() as now:
         await auntil((site.folder / "began").exists)
         await off(until, lambda: was_submitted(site))
         before = await off(kill_tmux_host, site)

@@ -108,9 +108,7 @@ async def test_a_merge_that_was_cut_off_is_completed(land: Land) -> None:
     a, b = await land.work("a", "a.txt"), await land.work("b", "b.txt")
     await off(create, land.repo.folder, land.paths.plan("tidy") / "trees" / "tidy.3-c", "plan/tidy.3-c", a.branch)
 
-    c = await land.tree("c", *done("a", a), *done("b", b))
-
-    assert (Path(c.path) / "b.txt").exists()
+    assert (Path((await land.tree("c", *done("a", a), *done("b", b))).path) / "b.txt").exists()
 
 
 async def test_a_conflict_names_the_files_and_a_person_resolves_it_in_the_tasks_worktree(land: Land) -> None:
@@ -153,9 +151,7 @@ async def test_work_that_finishes_later_is_not_mixed_into_a_worktree_inherited_f
     began_c = began("c", workdir=c.path, branch=c.branch, base=c.base)
     a = await land.work("a", "a.txt", of=of)
 
-    again = await land.tree("c", skipped, began_c, *done("a", a), of=of)
-
-    assert c == again
+    assert c == await land.tree("c", skipped, began_c, *done("a", a), of=of)
     assert not (Path(c.path) / "a.txt").exists()
 
 

@@ -201,8 +201,7 @@ def test_no_content_of_a_file_is_taken_for_another_file(work: Work) -> None:
 
     assert ("new.txt", 3) == (hunk.name, len(hunk.lines))
     assert "+one␍diff --git a/b b/b␍--- a/b␍+++ b/b␍@@ -1 +1 @@␍-a␍+b" == hunk.lines[1]
-    comment = build_comment(work.session, "new.txt", 2, ["two"], "why?")
-    assert 1 == comment.occurrences
+    assert 1 == build_comment(work.session, "new.txt", 2, ["two"], "why?").occurrences
     revert_hunk(work.paths, work.session, hunk)
     assert not (work.folder / "new.txt").exists()
 

@@ -114,8 +114,7 @@ def test_one_turn_is_exported_by_its_number_from_either_end(here: Paths) -> None
     session = only(here)
 
     for turn in (2, -2):
-        text = as_markdown(here, session, turn)
-        assert ["prompt 2", "answer 2"] == re.findall(r"(?:prompt|answer) \d", text)
+        assert ["prompt 2", "answer 2"] == re.findall(r"(?:prompt|answer) \d", as_markdown(here, session, turn))
         assert ["prompt 2", "answer 2"] == re.findall(r"(?:prompt|answer) \d", as_html(here, session, turn))
     with pytest.raises(UsageError, match="has no turn 4"):
         as_markdown(here, session, 4)

@@ -47,8 +47,7 @@ async def terminal(env: Env, name: str = "docs", parent: SessionId | None = None
 async def test_a_terminal_session_is_told_things_read_and_looked_at(env: Env) -> None:
     session = await terminal(env)
 
-    receipt = await session_operations.send(env.paths, session, "and more")
-    assert ReceiptState.SUBMITTED is receipt.state
+    assert ReceiptState.SUBMITTED is (await session_operations.send(env.paths, session, "and more")).state
     shown: list[str] = []
     while shown.count("and more") < 2:
         shown = await read(env.paths, session)

@@ -162,9 +162,7 @@ def test_a_submodule_has_worktrees_beside_the_repository_around_it(repo: Repo, t
     repo.git("submodule", "--quiet", "add", str(library.folder), "lib")
     repo.git("commit", "--quiet", "-m", "lib")
 
-    work = create(repo.folder / "lib")
-
-    assert tmp_path / "repo-lib-worktrees" / "fix-login" == work
+    assert tmp_path / "repo-lib-worktrees" / "fix-login" == create(repo.folder / "lib")
     assert any("submodule update --init" in remark for remark in tree_of(create(repo.folder, "other")).remarks)
 
 

@@ -227,9 +227,8 @@ class InterruptingContract(Contract):
             await heard.prompt("ask git push")
             await heard.until(SessionState.ASKING)
             await heard.agent.send(Interrupt())
-            session = await heard.until(SessionState.IDLE)
 
-            assert () == session.requests
+            assert () == (await heard.until(SessionState.IDLE)).requests
 
 
 class ResumingContract(Contract):
@@ -277,9 +276,8 @@ class BackendContract(Contract):
     async def test_it_waits_for_a_person_where_it_asks(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
-            session = await heard.until(SessionState.ASKING)
 
-            assert RequestKind.PERMISSION is session.asking
+            assert RequestKind.PERMISSION is (await heard.until(SessionState.ASKING)).asking
 
     @pytest.mark.parametrize(
         ("script", "code", "signal"), [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGKILL", None, "SIGKILL")]

@@ -74,9 +74,8 @@ class SandboxContract:
 
         slept = tier.pause(policy, runtime)
         assert tier.find(policy, runtime)
-        again = tier.resume(policy, runtime, slept)
 
-        assert "42\n" == self.ran(again, "python", "print(x)").stdout
+        assert "42\n" == self.ran(tier.resume(policy, runtime, slept), "python", "print(x)").stdout
 
     def test_what_sleeps_on_disk_goes_on_with_all_it_held_or_the_tier_says_that_it_cannot(
         self, tier: SandboxTier, make: Callable[[str], Made]

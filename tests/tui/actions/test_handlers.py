@@ -98,8 +98,7 @@ def test_the_name_of_a_row_is_its_id() -> None:
 
 @pytest.mark.parametrize("action", ["filter_keep", "filter_drop"])
 async def test_a_click_on_a_key_of_the_filter_does_what_the_key_does(action: str) -> None:
-    app = dashboard(crew())
-    async with run_app(app) as pilot:
+    async with run_app(app := dashboard(crew())) as pilot:
         await pilot.press("slash", "d", "o", "c")
         await pilot.pause()
         await pilot.click(offset=(text_of(app).splitlines()[-1].index(ROWS[action].label), 39))
@@ -110,8 +109,7 @@ async def test_a_click_on_a_key_of_the_filter_does_what_the_key_does(action: str
 
 
 async def test_a_click_on_new_line_in_the_key_bar_does_what_the_key_does() -> None:
-    app = dashboard(crew())
-    async with run_app(app) as pilot:
+    async with run_app(app := dashboard(crew())) as pilot:
         app.session_pane.enter(next(each.id for each in app.fleet.sessions if each.mode == "sdk"))
         await settled(pilot)
         await pilot.click(offset=(text_of(app).splitlines()[-1].index(ROWS["newline"].label), 39))

@@ -26,8 +26,7 @@ ORPHAN = session("docs", SessionState.UNSURE, unsure_why=f"{AGENT_LEFT} (pid 7)"
 
 @asynccontextmanager
 async def shown(*sessions: Session) -> AsyncIterator[Pilot[None]]:
-    app = kasmon(fleet(*sessions))
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(kasmon(fleet(*sessions)), notifications=True) as pilot:
         yield pilot
 
 

@@ -760,8 +760,7 @@ def test_files_are_listed_near_ones_first_and_hidden_ones_never(tmp_path: Path) 
 
 
 async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> None:
-    app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})) as pilot:
         app.main_view.table.select(README)
         app.key_dispatcher.run(Keys.OPEN)
         await settled(pilot)
@@ -772,8 +771,7 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
 
 
 async def test_who_reads_before_all_is_there_reads_on() -> None:
-    app = kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})) as pilot:
         app.main_view.table.select(README)
         app.key_dispatcher.run(Keys.READ_STORY)
         await settled(pilot)

@@ -92,8 +92,7 @@ async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
 @pytest.mark.parametrize("key", ["x", "X"])
 async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
     mine = msgspec.structs.replace(idle("mine", mode=Mode.TMUX), adopted="work:0.0")
-    app = kasmon(fleet(mine))
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(app := kasmon(fleet(mine)), notifications=True) as pilot:
         assert "adopted" in text_of(app)
         await pilot.press(key)
         await pilot.pause()

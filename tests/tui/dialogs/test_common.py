@@ -291,8 +291,7 @@ async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
 
 
 async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_that_was_begun() -> None:
-    app = kasmon(fleet(idle("readme")))
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         gateway_of(pilot.app).hosts = ("build-box", "gpu")
         await dialog(pilot, "n")
         await pilot.press("x", *["tab"] * 5, "enter")
@@ -753,8 +752,7 @@ async def test_quitting_asks_nothing_and_leaves_a_line_that_says_how_many_agents
         await pilot.pause()
 
         assert not pilot.app.is_running
-        farewell = app_of(pilot).farewell
-        assert "2 agents are still running. Run `kasmon` to open the dashboard again." == farewell
+        assert "2 agents are still running. Run `kasmon` to open the dashboard again." == app_of(pilot).farewell
 
 
 async def test_quitting_where_no_agent_runs_leaves_no_line() -> None:
@@ -807,8 +805,7 @@ async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
 
 
 async def test_on_a_light_terminal_the_theme_for_light_terminals_is_kept() -> None:
-    app = kasmon(crew())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with (app := kasmon(crew())).run_test(size=(120, 40)) as pilot:
         app.user_settings.use_background(is_light=True)
         await dialog(pilot, "comma")
         assert "This terminal is light" in text_of(app)
@@ -1090,8 +1087,7 @@ class SlowWorld(FakeGateway):
 async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_over_it() -> None:
     """A person looks at a request meanwhile, and keys that are meant for its card must not go into the dialog."""
     gateway = SlowWorld(fleet(idle("readme"), asking("web")))
-    app = Kasmon(gateway=gateway, clock=StillClock())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with (app := Kasmon(gateway=gateway, clock=StillClock())).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "r")
         await pilot.press("x", "enter")
         await pilot.press("f2")

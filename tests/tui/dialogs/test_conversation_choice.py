@@ -31,8 +31,7 @@ def dashboard() -> Kasmon:
 
 
 async def test_the_agents_conversations_are_listed_and_the_chosen_one_is_resumed() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
         assert () == gateway_of(app).listing
@@ -49,8 +48,7 @@ async def test_the_agents_conversations_are_listed_and_the_chosen_one_is_resumed
 
 
 async def test_another_agent_has_other_conversations() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
         await pilot.press(*TO_MORE, "enter", "tab", "right")
@@ -76,8 +74,7 @@ async def test_an_agent_without_a_list_says_so_and_starts_none() -> None:
 
 
 async def test_no_conversation_is_resumed_that_was_not_listed_when_it_was_confirmed() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")
         gateway_of(app).knows.clear()

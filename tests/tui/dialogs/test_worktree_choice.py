@@ -46,8 +46,7 @@ def dashboard(*, worktree: bool = False) -> Kasmon:
 
 
 async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "new worktree" in text_of(app), what="the choice")
         assert "main, 1a2b3c4" not in text_of(app)
@@ -65,8 +64,7 @@ async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown
 
 
 async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "new worktree" in text_of(app), what="the choice")
         await pilot.press(*["tab"] * 5)
@@ -80,8 +78,7 @@ async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
 
 
 async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folder() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "existing worktree" in text_of(app), what="the choice")
         await pilot.press(*"fix", *["tab"] * 5, "right", "right")
@@ -96,8 +93,7 @@ async def test_an_existing_worktree_is_named_by_its_branch_and_becomes_the_folde
 
 
 async def test_the_agents_default_is_preselected_until_the_user_chooses() -> None:
-    app = dashboard(worktree=True)
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(worktree=True), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "A new branch begins" in text_of(app), what="claude's default")
         await pilot.press("tab", "right")
@@ -122,8 +118,7 @@ async def test_a_folder_typed_last_is_read_before_the_session_starts_there() -> 
 
 
 async def test_outside_of_git_and_on_another_machine_there_is_no_choice() -> None:
-    app = dashboard()
-    async with run_app(app, size=(120, 40)) as pilot:
+    async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "Work in" in text_of(app), what="the choice")
         await pilot.press(*"fix", *["tab"] * 6, "enter", *"box")

@@ -88,8 +88,7 @@ async def overlapping() -> AsyncIterator[tuple[Pilot[None], FakeGateway]]:
 
 async def test_branches_that_overlap_are_merged_one_by_one_as_shown() -> None:
     async with overlapping() as (pilot, gateway):
-        text = text_of(pilot.app)
-        assert "fix and docs conflict in 'a[b].txt'" in text
+        assert "fix and docs conflict in 'a[b].txt'" in text_of(pilot.app)
         assert [("fix", "docs")] == gateway.asked_merges
         gateway.word = "merged 1 of 2 branches.\ndocs: left out."
         await press(pilot, "y")
@@ -269,8 +268,7 @@ async def test_the_last_prompt_that_a_person_wrote_is_proposed_and_none_that_kas
 
 
 async def test_a_session_without_a_worktree_says_so() -> None:
-    app = kasmon(fleet(idle("plain")))
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(app := kasmon(fleet(idle("plain"))), notifications=True) as pilot:
         await pilot.press("F")
         await auntil(lambda: "works in no git worktree" in text_of(app))
 

@@ -233,8 +233,7 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
 
 @pytest.mark.parametrize("away", ["the window has no focus", "no key for long"])
 async def test_who_is_not_there_is_called_for_what_is_on_the_screen_too(away: str) -> None:
-    app = kasmon(fleet(working("x")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("x")))) as pilot:
         if away == "no key for long":
             later(app, 1000)
         else:

@@ -78,8 +78,7 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
 
 async def test_a_note_that_is_still_on_the_screen_is_not_shown_twice() -> None:
     """A terminal's request that was half drawn at first is read anew, and is another one then."""
-    app = kasmon(fleet(idle("y"), working("x")))
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(app := kasmon(fleet(idle("y"), working("x"))), notifications=True) as pilot:
         for number in (1, 2):
             app._show_update(fleet_update(fleet(idle("y"), asking("x", command("x", "make release", number)))))
             await pilot.pause()
@@ -120,8 +119,7 @@ async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_co
 
 
 async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() -> None:
-    app = kasmon(fleet(working("x"), working("y")))
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(app := kasmon(fleet(working("x"), working("y"))), notifications=True) as pilot:
         await pilot.press("enter")
         assert app.main_view.focused_inside
         inside = app.main_view.preview.session

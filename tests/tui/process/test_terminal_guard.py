@@ -292,5 +292,4 @@ def test_a_stopped_dashboard_leaves_the_shell_and_comes_back(shell: Shell) -> No
 
     shell.screen.send(b"typed\x1d")
     until(lambda: noted(shell.notes, "left"))
-    typed = b"".join(bytes.fromhex(str(value)) for value in noted(shell.notes, "keys"))
-    assert b"typed" == typed
+    assert b"typed" == b"".join(bytes.fromhex(str(value)) for value in noted(shell.notes, "keys"))

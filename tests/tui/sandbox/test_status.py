@@ -228,9 +228,7 @@ def test_an_amount_is_short(size: int, told: str) -> None:
 
 @pytest.mark.parametrize(("width", "word"), [(80, "interp. "), (120, "interpreters ")])
 def test_interpreters_are_called_so_whole_or_by_a_shorter_word(width: int, word: str) -> None:
-    shown = interpreters("x", agent="interpreters")
-
-    assert word in strip_of(shown, width, mode=8).text
+    assert word in strip_of(interpreters("x", agent="interpreters"), width, mode=8).text
 
 
 def test_a_filter_finds_what_is_in_a_sandbox() -> None:

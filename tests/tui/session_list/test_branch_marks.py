@@ -37,8 +37,7 @@ def test_the_marks_say_what_is_left(shown: BranchSummary, utf8: str, ascii_: str
 
 @pytest.mark.parametrize(("width", "is_marked"), [(130, True), (80, False)])
 async def test_a_row_is_marked_where_there_is_room(width: int, is_marked: bool) -> None:
-    app = kasmon(fleet(working("fix"), idle("docs")))
-    async with run_app(app, (width, 30)) as pilot:
+    async with run_app(app := kasmon(fleet(working("fix"), idle("docs"))), (width, 30)) as pilot:
         gateway_of(app).branched.put_nowait({SessionId("fix"): BUSY})
         await auntil(lambda: app.main_view.table.branches)
         await pilot.pause()
@@ -48,8 +47,7 @@ async def test_a_row_is_marked_where_there_is_room(width: int, is_marked: bool) 
 
 
 async def test_the_head_of_its_preview_says_it_in_words() -> None:
-    app = kasmon(fleet(working("fix")))
-    async with run_app(app, (160, 30)):
+    async with run_app(app := kasmon(fleet(working("fix"))), (160, 30)):
         app.main_view.enter(SessionId("fix"))
         gateway_of(app).branched.put_nowait({SessionId("fix"): branch(ahead=2, pull_request=None)})
 

@@ -18,8 +18,7 @@ def row_of(text: str, name: str) -> str:
 
 
 async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
-    app = kasmon(fleet(working("api"), working("web"), idle("docs")))
-    async with run_app(app):
+    async with run_app(app := kasmon(fleet(working("api"), working("web"), idle("docs")))):
         gateway_of(app).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
         await auntil(lambda: "⇄" in text_of(app))
 
@@ -31,8 +30,7 @@ async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
 
 async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
     ask = command("api", "git push")
-    app = kasmon(fleet(asking("api", ask)))
-    async with run_app(app):
+    async with run_app(app := kasmon(fleet(asking("api", ask)))):
         gateway_of(app).collided.put_nowait({SessionId("api"): WEB})
         await auntil(lambda: "api ⇄" in text_of(app))
 
@@ -40,8 +38,7 @@ async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
 
 
 async def test_the_mark_goes_with_the_collision() -> None:
-    app = kasmon(fleet(working("api")))
-    async with run_app(app):
+    async with run_app(app := kasmon(fleet(working("api")))):
         collided = gateway_of(app).collided
         collided.put_nowait({SessionId("api"): WEB})
         await auntil(lambda: "⇄" in text_of(app))

@@ -280,9 +280,7 @@ def test_a_folded_group_shows_only_what_needs_the_user() -> None:
 
 
 def test_without_any_value_there_is_no_heading() -> None:
-    shown = fleet(idle("a"), idle("b"))
-
-    assert ["a", "b"] == names(arranged(shown, order.ListSettings(group=GroupKey.TAG)))
+    assert ["a", "b"] == names(arranged(fleet(idle("a"), idle("b")), order.ListSettings(group=GroupKey.TAG)))
 
 
 MEMBERS = st.lists(

@@ -58,8 +58,7 @@ async def test_the_first_frame_has_the_sessions_before_the_list_has_its_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", NotResized)
-    app = kasmon(fleet(working("docs")))
-    async with run_app(app):
+    async with run_app(app := kasmon(fleet(working("docs")))):
         table = app.main_view.table
 
         assert isinstance(table, NotResized)
@@ -73,8 +72,7 @@ async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
 
 async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_more() -> None:
     child = idle("window", parent=SessionId("docs"))
-    app = kasmon(fleet(working("rows-to-strips"), working("docs"), child))
-    async with run_app(app):
+    async with run_app(app := kasmon(fleet(working("rows-to-strips"), working("docs"), child))):
 
         def cells() -> int:
             return next(column.width for column in app.main_view.table.columns if column.key == "name")
@@ -88,8 +86,7 @@ async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_mo
 
 
 async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> None:
-    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
-    async with app.run_test() as pilot:
+    async with (app := Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())).run_test() as pilot:
         assert "readme" == app.main_view.table.selected
         clock_of(app).forward(2)
         app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
@@ -112,8 +109,7 @@ async def test_the_chosen_session_stays_selected_when_the_order_changes() -> Non
 
 
 async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
-    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
-    async with app.run_test() as pilot:
+    async with (app := Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())).run_test() as pilot:
         clock_of(app).forward(2)
         await pilot.press("j")
         app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
@@ -128,8 +124,7 @@ async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
 
 
 async def test_the_order_changes_at_most_twice_a_second() -> None:
-    app = Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())
-    async with app.run_test() as pilot:
+    async with (app := Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())).run_test() as pilot:
         clock_of(app).forward(0.2)
         app._show_update(fleet_update(fleet(asking("docs", ago=1), idle("readme"))))
         await pilot.pause()
@@ -155,8 +150,7 @@ async def test_a_list_that_changed_while_hidden_has_all_its_columns_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
-    app = kasmon(fleet(working("docs"), idle("readme")))
-    async with run_app(app, (160, 45)) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs"), idle("readme"))), (160, 45)) as pilot:
         columns = app.main_view.table.columns
         await pilot.press("enter")
         await settled(pilot)
@@ -174,8 +168,7 @@ async def test_a_list_that_changed_while_hidden_has_all_its_columns_again(
 
 async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
-    app = kasmon(fleet(working("docs"), idle("rows-to-strips")))
-    async with run_app(app, (160, 45)) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs"), idle("rows-to-strips"))), (160, 45)) as pilot:
         app.main_view.table.mark(
             {SessionId("rows-to-strips"): CollisionSummary("docs changes the same lines", lines=True)}
         )
@@ -187,8 +180,7 @@ async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monk
 async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
     shown = crew()
-    app = Kasmon(shown, clock=StillClock())
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with (app := Kasmon(shown, clock=StillClock())).run_test(size=(120, 60)) as pilot:
         await pilot.pause()
         table = cast(Watched, app.main_view.table)
         place = next(y for y, each in enumerate(table.shown()) if each.id == "docs")
@@ -244,8 +236,7 @@ class Displayed(Kasmon):
 async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None:
     """Also beside the scrollbar, which lies over the rows' last cell."""
     shown = [working(f"s{number:04}", "first") for number in range(100)]
-    app = Displayed(fleet(*shown), clock=StillClock())
-    async with run_app(app):
+    async with run_app(app := Displayed(fleet(*shown), clock=StillClock())):
         assert app.main_view.table.show_vertical_scrollbar
         app.rows.clear()
         app._show_update(
@@ -311,8 +302,7 @@ async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_p
 
 
 async def test_a_click_selects_and_a_double_click_goes_in() -> None:
-    app = kasmon(fleet(working("docs"), idle("readme"), idle("zoo")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs"), idle("readme"), idle("zoo")))) as pilot:
         await pilot.click(SessionTable, offset=(20, 1))
         assert "zoo" == app.main_view.table.selected
         assert app.main_view.has_class("-inside") is False
@@ -383,8 +373,7 @@ async def test_what_agents_started_folds_below_the_session_and_who_needs_the_per
 
 
 async def test_enter_on_a_heading_folds_it() -> None:
-    app = Kasmon(fleet(working("a", wave=1), idle("c")), clock=StillClock())
-    async with app.run_test() as pilot:
+    async with (app := Kasmon(fleet(working("a", wave=1), idle("c")), clock=StillClock())).run_test() as pilot:
         await pilot.press("W", "home", "enter")
 
         assert ["c"] == [session.id for session in app.main_view.table.shown()]
@@ -393,8 +382,7 @@ async def test_enter_on_a_heading_folds_it() -> None:
 async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
     one: dict[str, Any] = {"wave": 2, "peers": 4, "plan": "search"}
     sessions = (ended("a", 0, task=1, **one), working("b", task=2, **one), ended("c", 1, task=3, **one))
-    app = Kasmon(fleet(*sessions), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(fleet(*sessions), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("W")
         await pilot.pause()
 
@@ -402,8 +390,7 @@ async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
 
 
 async def test_s_goes_through_the_orders() -> None:
-    app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(fleet(working("a"), idle("b")), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         assert ["b", "a"] == [session.id for session in app.main_view.table.shown()]
         await pilot.press("S")
         await pilot.pause()
@@ -413,8 +400,7 @@ async def test_s_goes_through_the_orders() -> None:
 
 
 async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> None:
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"state:asking")
         assert 4 == len(app.main_view.table.shown())
         await pilot.press("enter", "j")
@@ -427,8 +413,7 @@ async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> Non
 
 async def test_esc_in_the_list_shows_all_again() -> None:
     """As the line that tells of the filter says."""
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
         assert "/ playg   1 of 20   esc clear" in text_of(app)
@@ -438,8 +423,7 @@ async def test_esc_in_the_list_shows_all_again() -> None:
 
 
 async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no_focus() -> None:
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
         app.post_message(events.AppBlur())
@@ -457,8 +441,7 @@ async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no
 
 
 async def test_esc_clears_the_filter_where_nothing_has_the_focus() -> None:
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
         app.screen.set_focus(None)
@@ -468,8 +451,7 @@ async def test_esc_clears_the_filter_where_nothing_has_the_focus() -> None:
 
 
 async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(80, 24)) as pilot:
         await pilot.press("slash", *"state:asking")
         await pilot.pause()
 
@@ -498,8 +480,7 @@ async def test_an_empty_list_says_how_to_begin() -> None:
 
 
 async def test_a_click_on_a_title_sorts_by_it() -> None:
-    app = Kasmon(fleet(working("a"), idle("b")), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(fleet(working("a"), idle("b")), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.pause()
         await pilot.click(offset=(text_of(app).splitlines()[1].index("name"), 1))
         await pilot.pause()
@@ -524,8 +505,7 @@ async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> No
 
 
 async def test_the_preview_follows_the_filter() -> None:
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
 
@@ -534,8 +514,7 @@ async def test_the_preview_follows_the_filter() -> None:
 
 
 async def test_a_pinned_session_stays_in_the_preview() -> None:
-    app = Kasmon(fleet(idle("a"), idle("b")), clock=StillClock())
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with (app := Kasmon(fleet(idle("a"), idle("b")), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("p", "j")
         await pilot.pause()
         assert app.main_view.preview.session is not None
@@ -548,8 +527,7 @@ async def test_a_pinned_session_stays_in_the_preview() -> None:
 
 
 async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(80, 24)) as pilot:
         before = app.main_view.table.size.height
         await pilot.press("space")
         await pilot.pause()
@@ -560,8 +538,7 @@ async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
 
 
 async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
-    app = Kasmon(fleet(idle("a"), idle("b"), idle("c")), clock=StillClock())
-    async with app.run_test() as pilot:
+    async with (app := Kasmon(fleet(idle("a"), idle("b"), idle("c")), clock=StillClock())).run_test() as pilot:
         await pilot.press("j")
         clock_of(app).forward(2)
         app._show_update(fleet_update(fleet(idle("a"), idle("c"))))
@@ -621,9 +598,7 @@ async def test_every_size_shows_the_session_that_needs_a_person(size: tuple[int,
 
 
 def test_the_sessions_are_known_by_their_ids() -> None:
-    table = Kasmon(crew(), clock=StillClock()).main_view.table
-
-    assert table.session(SessionId("nobody")) is None
+    assert Kasmon(crew(), clock=StillClock()).main_view.table.session(SessionId("nobody")) is None
 
 
 # The first start
@@ -765,8 +740,7 @@ async def test_g_groups_by_what_sessions_differ_in_and_the_choice_is_kept() -> N
         assert "▸ api  1" in text_of(app)
         assert "▾ no tag  1  1 needs you" in text_of(app)
 
-    again = kasmon(app.fleet, settings=DashboardSettings(layout=kept[-1]))
-    async with run_app(again):
+    async with run_app(again := kasmon(app.fleet, settings=DashboardSettings(layout=kept[-1]))):
         assert app.main_view.table.items == again.main_view.table.items
         assert [] == cast(FakeGateway, again.gateway).passed(Operations.save_layout, "layout")
 
@@ -804,8 +778,7 @@ async def test_with_groups_an_update_of_200_sessions_draws_one_row_unsorted(
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
     sessions = [working(f"s{number:03}", tags=(f"t{number % 7}",)) for number in range(200)]
-    app = kasmon(fleet(*sessions), settings=DashboardSettings(layout=BY_TAG))
-    async with run_app(app, (120, 60)) as pilot:
+    async with run_app(app := kasmon(fleet(*sessions), settings=DashboardSettings(layout=BY_TAG)), (120, 60)) as pilot:
         table = app.main_view.table
         await settled(pilot)
         clock_of(app).forward(5)
@@ -823,8 +796,7 @@ def titles(app: Kasmon) -> str:
 
 
 async def test_columns_are_hidden_moved_and_kept() -> None:
-    app = kasmon(fleet(idle("a"), working("b")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("a"), working("b")))) as pilot:
         usual = titles(app)
         assert "state name agent mode age activity" == usual
         await pilot.press("|", "down", "space", "down", "K", "enter")
@@ -837,8 +809,7 @@ async def test_columns_are_hidden_moved_and_kept() -> None:
         assert "state name source mode age activity" == titles(app)
         kept = gateway_of(app).passed(Operations.save_layout, "layout")[-1]
 
-    again = kasmon(app.fleet, settings=DashboardSettings(layout=kept))
-    async with run_app(again) as pilot:
+    async with run_app(again := kasmon(app.fleet, settings=DashboardSettings(layout=kept))) as pilot:
         assert "state name source mode age activity" == titles(again)
         await pilot.press("|", "backspace", "enter")
         await auntil(lambda: len(again.screen_stack) == 1, 20.0)
@@ -848,14 +819,12 @@ async def test_columns_are_hidden_moved_and_kept() -> None:
 
 async def test_a_narrow_list_with_chosen_columns_shows_name_and_state() -> None:
     layout = ListLayout(columns=("cost", "tokens", "seen", "agent"))
-    app = kasmon(fleet(idle("a")), settings=DashboardSettings(layout=layout))
-    async with run_app(app, (40, 20)):
+    async with run_app(app := kasmon(fleet(idle("a")), settings=DashboardSettings(layout=layout)), (40, 20)):
         assert ["state", "name"] == [column.key for column in app.main_view.table.columns][:2]
 
 
 async def test_a_list_without_columns_is_refused() -> None:
-    app = kasmon(fleet(idle("a")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("a")))) as pilot:
         await pilot.press("|", *["space", "down"] * len(COLUMNS), "enter")
         await settled(pilot)
 
@@ -877,8 +846,7 @@ async def saved_as(pilot: Pilot[None], name: str) -> None:
 
 async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
     sessions = [idle("a", tags=("api",)), asking("b", tags=("api",)), working("c")]
-    app = kasmon(fleet(*sessions))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(*sessions))) as pilot:
         table = app.main_view.table
         assert not app.main_view.tab_bar.has_class("-shown")
         for text, name in (("tag:api", "api"), ("state:asking", "ask")):
@@ -907,8 +875,7 @@ async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
         kept = gateway_of(app).passed(Operations.save_layout, "layout")[-1]
         assert ListLayout(filters=(SavedFilter("mine", "tag:api"),)) == kept
 
-    again = kasmon(app.fleet, settings=DashboardSettings(layout=kept))
-    async with run_app(again) as pilot:
+    async with run_app(again := kasmon(app.fleet, settings=DashboardSettings(layout=kept))) as pilot:
         assert [("all", 4), ("mine", 1)] == tabs(again)
         await pilot.click("#tabs", offset=(9, 0))
         await settled(pilot)

@@ -66,8 +66,7 @@ class Dashboard(App[None]):
 
 @asynccontextmanager
 async def dashboard(columns: int = 60) -> AsyncIterator[tuple[Dashboard, Pilot[None]]]:
-    app = Dashboard()
-    async with app.run_test(size=(columns, 20)) as pilot:
+    async with (app := Dashboard()).run_test(size=(columns, 20)) as pilot:
         app.view.terminal.show(pushed("ready", columns=60, height=16))
         await pilot.pause()
         yield app, pilot

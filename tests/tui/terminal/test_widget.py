@@ -44,8 +44,7 @@ class Room(App[None]):
 
 @asynccontextmanager
 async def room(width: int = 20, height: int = 6) -> AsyncIterator[Room]:
-    app = Room()
-    async with app.run_test(size=(width, height)) as pilot:
+    async with (app := Room()).run_test(size=(width, height)) as pilot:
         await pilot.pause()
         yield app
 

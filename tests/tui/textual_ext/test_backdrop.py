@@ -55,8 +55,7 @@ def _joined(line: list[Any]) -> list[Segment]:
 @pytest.mark.parametrize(("way", "layers"), [("", 1), ("", 2), ("-opaque", 1), ("-clear", 1)])
 async def test_it_looks_as_textual_draws_it_also_when_it_changes(way: str, layers: int) -> None:
     async def pictures(kind: type[Screen[None]]) -> list[list[list[Segment]]]:
-        app = Below()
-        async with app.run_test(size=(60, 16)) as pilot:
+        async with (app := Below()).run_test(size=(60, 16)) as pilot:
             for _ in range(layers):
                 await app.push_screen(kind(classes=way))
                 await pilot.pause()
@@ -76,8 +75,7 @@ async def test_it_looks_as_textual_draws_it_also_when_it_changes(way: str, layer
 
 
 async def test_only_the_lines_that_changed_are_drawn_anew() -> None:
-    app = Below()
-    async with app.run_test(size=(60, 16)) as pilot:
+    async with (app := Below()).run_test(size=(60, 16)) as pilot:
         screen = Ours()
         await app.push_screen(screen)
         await pilot.pause()
@@ -94,8 +92,7 @@ async def test_only_the_lines_that_changed_are_drawn_anew() -> None:
 
 async def test_a_window_that_just_got_larger_gets_whole_lines() -> None:
     """Textual ends the dashboard over a line that is shorter than what it asked for."""
-    app = Below()
-    async with app.run_test(size=(60, 16)) as pilot:
+    async with (app := Below()).run_test(size=(60, 16)) as pilot:
         await app.push_screen(Ours())
         await pilot.pause()
         visible_screen_stack.set(app._background_screens)
@@ -105,8 +102,7 @@ async def test_a_window_that_just_got_larger_gets_whole_lines() -> None:
 
 
 async def test_nothing_is_left_of_a_window_that_was_narrower() -> None:
-    app = Below()
-    async with app.run_test(size=(60, 16)) as pilot:
+    async with (app := Below()).run_test(size=(60, 16)) as pilot:
         await app.push_screen(Ours())
         await pilot.pause()
         screen = app.screen

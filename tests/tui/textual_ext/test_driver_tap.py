@@ -326,9 +326,8 @@ def test_nothing_else_leaves(typed: bytes) -> None:
 
 def test_another_leave_key_can_be_chosen() -> None:
     session = Session()
-    tap = StdinTap(session, [leave_key("f12")])
 
-    assert b"x" == tap.feed(b"\x1d\x1b[24~x")
+    assert b"x" == StdinTap(session, [leave_key("f12")]).feed(b"\x1d\x1b[24~x")
     assert [("keys", b"\x1d"), ("leave", None)] == session.said
 
 

@@ -118,8 +118,7 @@ async def test_hostile_text_is_shown_as_text_wherever_it_is_shown() -> None:
         if each.state is not SessionState.ASKING
     ]
     settings = DashboardSettings(config_path=ACTS, problems=MARKUP, workdir=ACTS)
-    app = dashboard(fleet(*sessions), settings=settings)
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(app := dashboard(fleet(*sessions), settings=settings), notifications=True) as pilot:
         screens = await walk(app, pilot)
         await pilot.press("slash", *"state:ended", "enter", "R")
         screens.append(text_of(app))
@@ -207,8 +206,7 @@ def test_no_widget_overrides_what_is_textuals_own_by_accident(widget: type[Any])
 @pytest.mark.parametrize("scene", ["list-120x40", "card-hidden", "help-80x24", "new-80x24", "inside-structured-80x24"])
 async def test_no_line_of_the_dashboard_holds_a_control_character(scene: str) -> None:
     wanted = SCENES[scene]
-    app = wanted.app()
-    async with app.run_test(size=wanted.size) as pilot:
+    async with (app := wanted.app()).run_test(size=wanted.size) as pilot:
         await wanted.act(pilot)
 
         assert not FORBIDDEN.search(text_of(app).replace("\n", ""))
@@ -236,8 +234,7 @@ def test_the_net_costs_nothing_where_there_is_nothing_to_do() -> None:
 async def test_the_net_is_under_every_widget_of_textual_too() -> None:
     from textual.widgets import Static
 
-    app = Kasmon(crew(), clock=StillClock())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 40)) as pilot:
         await app.mount(Static(f"evil{ACTS}", markup=False))
         await pilot.pause()
 
@@ -248,8 +245,7 @@ async def test_the_net_is_under_every_widget_of_textual_too() -> None:
 async def test_without_colours_only_shapes_bold_and_reverse_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     scene = SCENES["list-120x40"]
-    app = scene.app()
-    async with app.run_test(size=scene.size) as pilot:
+    async with (app := scene.app()).run_test(size=scene.size) as pilot:
         await scene.act(pilot)
         styles = [segment.style for strip in app.screen._compositor.render_strips() for segment in strip]
 
@@ -404,8 +400,7 @@ def test_the_dashboard_starts_without_what_only_later_frames_need(module: str) -
 
 
 async def test_a_push_about_nobody_is_no_error() -> None:
-    app = dashboard(fleet(working("docs", mode=Mode.TMUX)))
-    async with run_app(app, (80, 24)) as pilot:
+    async with run_app(app := dashboard(fleet(working("docs", mode=Mode.TMUX))), (80, 24)) as pilot:
         gateway_of(app).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()
 

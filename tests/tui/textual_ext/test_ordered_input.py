@@ -32,8 +32,7 @@ def wished(pilot: Pilot[None]) -> list[object]:
 
 
 async def test_what_follows_the_filters_key_is_the_filter() -> None:
-    app = kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))) as pilot:
         await at_once(pilot, "/web")
         await auntil(lambda: app.main_view.table.view.filter == "web")
 
@@ -41,8 +40,7 @@ async def test_what_follows_the_filters_key_is_the_filter() -> None:
 
 
 async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
-    app = kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))) as pilot:
         await at_once(pilot, f"/web{ENTER}r")
         await auntil(lambda: app.screen.query("#new-name"))
 
@@ -52,8 +50,7 @@ async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
 
 async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> None:
     """`x` would stop the session, `q` would quit."""
-    app = kasmon(fleet(idle("readme"), idle("zoo")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await at_once(pilot, f"{ENTER}xyqX")
         await auntil(lambda: app.query(PromptBox))
         await auntil(lambda: app.query_one(PromptBox).text)
@@ -64,8 +61,7 @@ async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> N
 
 
 async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         await at_once(pilot, f"{ENTER}xyq")
 
         assert 1 == len(app.screen_stack)
@@ -75,8 +71,7 @@ async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> No
 
 
 async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list() -> None:
-    app = kasmon(fleet(working("readme")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("readme")))) as pilot:
         await at_once(pilot, "nxyXyq")
         await auntil(lambda: app.screen.query("#name"))
         await auntil(lambda: app.screen.query_one("#name", LineInput).value)
@@ -87,8 +82,7 @@ async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list()
 
 
 async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> None:
-    app = kasmon(fleet(working("readme")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("readme")))) as pilot:
         await at_once(pilot, "mxyq")
         await auntil(lambda: app.screen.query("#message"))
         await auntil(lambda: app.screen.query_one("#message", TextBox).text)
@@ -99,8 +93,7 @@ async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> 
 
 
 async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
-    app = kasmon(fleet(working("readme")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(working("readme")))) as pilot:
         await at_once(pilot, "xy")
 
         assert 2 == len(app.screen_stack)
@@ -109,8 +102,7 @@ async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
 
 async def test_a_mistake_that_is_mended_at_once_is_mended() -> None:
     """In the prompt box, in the search, in the filter: Backspace is no slower than a letter."""
-    app = kasmon(fleet(idle("readme"), idle("zoo")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await at_once(pilot, f"/raed{BACK * 3}ead")
         await auntil(lambda: app.main_view.table.view.filter == "read")
         await at_once(pilot, f"{ENTER}{ENTER}")
@@ -142,8 +134,7 @@ async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
 
 
 async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:
-    app = kasmon(fleet(idle("web")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("web")))) as pilot:
         await at_once(pilot, f"nfix{TAB}{TAB}{TAB}{HOME}x")
         await auntil(
             lambda: app.screen.query("#folder") and app.screen.query_one("#folder", LineInput).value.startswith("x")
@@ -153,8 +144,7 @@ async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:
 
 
 async def test_what_follows_backspace_in_a_dialog_stands_behind_what_it_left() -> None:
-    app = kasmon(fleet(idle("web")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(idle("web")))) as pilot:
         await at_once(pilot, f"nfixs{BACK}ed")
         await auntil(lambda: app.screen.query("#name") and app.screen.query_one("#name", LineInput).value)
 
@@ -162,8 +152,7 @@ async def test_what_follows_backspace_in_a_dialog_stands_behind_what_it_left() -
 
 
 async def test_what_follows_backspace_in_a_reason_stands_behind_what_it_left() -> None:
-    app = kasmon(fleet(asking("fix-auth")))
-    async with run_app(app) as pilot:
+    async with run_app(app := kasmon(fleet(asking("fix-auth")))) as pilot:
         await pilot.press("i")
         await armed(pilot)
         await pilot.press("d")

@@ -38,8 +38,7 @@ class Two(App[None]):
 
 
 async def test_a_layout_under_a_dialog_loses_no_repaint() -> None:
-    app = Two()
-    async with app.run_test() as pilot:
+    async with (app := Two()).run_test() as pilot:
         await app.push_screen(ModalScreen[None]())
         await pilot.pause()
         counting, below = app.screen_stack[0].query_one(Counting), app.screen_stack[0].query_one("#below", Static)
@@ -65,8 +64,7 @@ class Sized(Widget):
 
 
 async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
-    app = Two()
-    async with app.run_test():
+    async with (app := Two()).run_test():
         new = Sized()
         board = app.screen
         app.mount(new)
@@ -80,8 +78,7 @@ async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
 
 async def test_a_window_that_was_small_for_a_moment_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its terminal has forgotten the rest. Textual hears of the last size alone, which is the one it had."""
-    app = Two()
-    async with app.run_test() as pilot:
+    async with (app := Two()).run_test() as pilot:
         await pilot.pause()
         drawn: list[object] = []
         monkeypatch.setattr(app, "_display", lambda _screen, what: drawn.append(what))

@@ -153,8 +153,7 @@ async def test_a_bare_widget_shows_what_textuals_own_way_shows(
 
     if not colours:
         monkeypatch.setenv("NO_COLOR", "1")
-    wanted = await lines(Rows)
-    assert wanted == await lines(BareRows)
+    assert await lines(Rows) == await lines(BareRows)
 
 
 async def test_a_bare_widget_knows_when_its_ground_is_another() -> None:

@@ -174,8 +174,7 @@ async def test_a_terminal_with_few_colours_gets_those_it_has(
 ) -> None:
     monkeypatch.delenv("COLORTERM")
     monkeypatch.setenv("TERM", term)
-    app = dashboard(crew(), settings=DashboardSettings(theme=asked))
-    async with run_app(app):
+    async with run_app(app := dashboard(crew(), settings=DashboardSettings(theme=asked))):
         assert theme == app.theme
         assert background == app.look.theme.colors.background
 
@@ -275,8 +274,7 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
 
 
 async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
-    app = dashboard(crew())
-    async with run_app(app):
+    async with run_app(app := dashboard(crew())):
         gateway_of(app).kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
 
@@ -295,8 +293,7 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_equal_settings(
         reparse(sheet)
 
     monkeypatch.setattr(Stylesheet, "reparse", counted)
-    app = dashboard(crew())
-    async with run_app(app, (80, 24)) as pilot:
+    async with run_app(app := dashboard(crew()), (80, 24)) as pilot:
         gateway = gateway_of(app)
         await auntil(gateway.kept.empty)
         await settled(pilot)
@@ -343,8 +340,7 @@ async def test_a_theme_that_is_not_there_is_told_with_those_that_are() -> None:
     ],
 )
 async def test_a_light_terminal_has_a_theme_of_its_own(theme: str, light_theme: str, dark: str, light: str) -> None:
-    app = dashboard(crew(), settings=DashboardSettings(theme=theme, light_theme=light_theme))
-    async with run_app(app):
+    async with run_app(app := dashboard(crew(), settings=DashboardSettings(theme=theme, light_theme=light_theme))):
         assert dark == app.theme
         app.user_settings.use_background(is_light=True)
         assert light == app.theme
@@ -377,8 +373,7 @@ def test_the_terminal_is_asked_and_its_replies_are_followed(tmp_path: Path) -> N
 
 
 async def test_a_broken_config_is_told_once() -> None:
-    app = dashboard(crew())
-    async with run_app(app, notifications=True) as pilot:
+    async with run_app(app := dashboard(crew()), notifications=True) as pilot:
         gateway = gateway_of(app)
         for _ in range(3):
             gateway.kept.put_nowait(DashboardSettings(problems=("config.toml:3 at 'ui.bel': no such key.",)))

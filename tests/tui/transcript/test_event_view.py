@@ -247,8 +247,7 @@ def transcript_of(count: int) -> Transcript:
 
 @asynccontextmanager
 async def room(count: int, height: int = 10) -> AsyncIterator[tuple[Room, Pilot[None]]]:
-    app = Room(transcript_of(count))
-    async with app.run_test(size=(40, height)) as pilot:
+    async with (app := Room(transcript_of(count))).run_test(size=(40, height)) as pilot:
         app.screen_of_events.focus()
         await pilot.pause()
         yield app, pilot
@@ -383,8 +382,7 @@ async def test_a_resize_lets_the_text_flow_anew() -> None:
     transcript = Transcript()
     for number in range(50):
         transcript.add(MessageWritten(at=0.0, text=f"message {number} " + "word " * 12))
-    app = Room(transcript)
-    async with app.run_test(size=(80, 12)) as pilot:
+    async with (app := Room(transcript)).run_test(size=(80, 12)) as pilot:
         await pilot.pause()
         await pilot.resize_terminal(30, 12)
         await auntil(lambda: app.screen_of_events.size.width == 30)

@@ -317,8 +317,7 @@ def test_receipts_say_how_far_a_prompt_got(home: Home) -> None:
         home.prompt(session, "ask wait for me")
         until(lambda: home.session(session).requests)
         assert 303 == browser.prompt(session, "say two.", when="idle").status
-        seen = text(browser.get(f"s/{session}").body)
-        assert "Prompt queued" in seen
+        assert "Prompt queued" in text(browser.get(f"s/{session}").body)
         asyncio.run(session_operations.stop(home.paths, home.session(session), 0))
         refused = browser.get(f"s/{session}").body
         assert "It has ended" in refused

@@ -149,8 +149,7 @@ def test_only_a_subscription_is_kept_and_ends_with_its_login(home: Home, served:
 
 
 def test_a_request_is_pushed_with_a_link_that_ends_with_login(home: Home, served: Served, service: PushService) -> None:
-    browser = LoggedIn(served, home.paths)
-    assert 200 == subscribe(browser, service)
+    assert 200 == subscribe(LoggedIn(served, home.paths), service)
     session = home.start("fix-auth")
 
     async def push() -> None:

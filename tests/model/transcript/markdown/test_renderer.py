@@ -82,8 +82,7 @@ def test_the_address_of_a_link_stands_beside_its_text() -> None:
     text = '[safe.example](http://evil.example/a "why") and ![a cat](http://x.example/cat.png)'
 
     assert ['safe.example (http://evil.example/a "why") and ▣ a cat', "(http://x.example/cat.png)"] == rows(text)
-    drawn = draw_markdown(text, WIDTH, ())
-    assert ["http://evil.example/a", "http://x.example/cat.png"] == link_addresses(drawn)
+    assert ["http://evil.example/a", "http://x.example/cat.png"] == link_addresses(draw_markdown(text, WIDTH, ()))
 
 
 def test_each_code_block_has_a_button_that_names_it() -> None:

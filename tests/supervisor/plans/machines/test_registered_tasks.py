@@ -262,8 +262,7 @@ def test_commits_that_git_would_not_check_out_are_not_taken_and_a_retry_continue
     (folder / "mine.txt").write_text("not committed\n")
     hostile_tree(site.repo, folder)
     (folder / ".kasmon" / "go").touch()
-    failed = site.until(lambda now: now.of("a").failures)
-    assert "its work could not be fetched" in failed.of("a").failures[0]
+    assert "its work could not be fetched" in site.until(lambda now: now.of("a").failures).of("a").failures[0]
     assert site.repo.git("for-each-ref") == refs
     site.repo.git("reset", "--quiet", "HEAD~1", at=folder)
     site.log.record_decision("retry", "a")

@@ -254,8 +254,7 @@ def test_ending_an_attempt_stops_it_and_reports_what_it_did(machine: Machine) ->
     for refused in (machine.prepare, machine.start, lambda: machine.check("true")):
         with pytest.raises(RefusedError, match="has been ended"):
             refused()
-    result = task_work.read_result(machine.paths, ReadResult(key=KEY))
-    assert result.changed == 1, "what it did can be read"
+    assert task_work.read_result(machine.paths, ReadResult(key=KEY)).changed == 1, "what it did can be read"
 
 
 def test_the_next_attempt_ends_the_last_and_goes_on_in_its_folder(machine: Machine) -> None:

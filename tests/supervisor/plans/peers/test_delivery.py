@@ -224,6 +224,4 @@ def test_a_context_is_stored_for_a_session_of_that_task_only(peers: Peers) -> No
     wrong = msgspec.structs.replace(context, context=msgspec.structs.replace(context.context, task=9))
     other = msgspec.structs.replace(context, session=SessionId("zzzzzzzz"))
 
-    stored = store_contexts(peers.there.paths, WriteContexts(contexts=(wrong, other, context)))
-
-    assert (peers.b,) == stored
+    assert (peers.b,) == store_contexts(peers.there.paths, WriteContexts(contexts=(wrong, other, context)))

@@ -64,8 +64,7 @@ async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> 
     again, name = await adopt_background(env.paths, config, "86f99758")
     assert "fix the build-2" == name == (await asyncio.to_thread(read_fleet, env.paths)).require(again).name
 
-    launch = await asyncio.to_thread(load_launch, env.paths, session)
-    assert ("attach", "86f99758") == launch.argv[1:]
+    assert ("attach", "86f99758") == (await asyncio.to_thread(load_launch, env.paths, session)).argv[1:]
     assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
 
 

@@ -46,8 +46,7 @@ def opened(pilot: Pilot[None]) -> list[str]:
 
 @asynccontextmanager
 async def reading(lines: Sequence[str] = LINES) -> AsyncIterator[Pilot[None]]:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": lines})
-    async with run_app(app, (80, 24)) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": lines}), (80, 24)) as pilot:
         await pilot.press("v")
         await auntil(lambda: isinstance(app.screen, ScrollbackScreen))
         await pilot.pause()
@@ -66,8 +65,7 @@ async def test_it_begins_at_the_end_and_esc_leads_back_to_the_list() -> None:
 
 
 async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_into_it() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": LINES})
-    async with run_app(app, (80, 24)) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": LINES}), (80, 24)) as pilot:
         await pilot.press("enter")
         await auntil(lambda: app.main_view.focused_inside)
         view = cast(FocusView, app.session_pane.widget)
@@ -229,8 +227,7 @@ async def test_a_terminal_without_text_can_be_read_and_left(lines: Sequence[str]
 
 
 async def test_why_a_terminal_cannot_be_read_is_said() -> None:
-    app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
-    async with run_app(app, (100, 24), notifications=True) as pilot:
+    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX))), (100, 24), notifications=True) as pilot:
         gateway_of(app).refusing = UnavailableError("its pane is gone.")
         await pilot.press("v")
         await pilot.pause()
