@@ -87,12 +87,9 @@ def test_each_test_runs_once_and_a_worker_that_dies_fails_the_test_that_it_ran(l
     assert "3 failed, 64 passed, 1 skipped" in lines[-1]
 
 
-def test_a_report_has_the_output_of_its_test_alone(lines: list[str]) -> None:
+def test_a_report_has_the_output_of_its_test_alone_and_one_process_runs_the_syntax_trees(lines: list[str]) -> None:
     at = next(number for number, line in enumerate(lines) if "test_elsewhere[7]" in line and line.startswith("___"))
     end = next(number for number, line in enumerate(lines[at + 1 :], at + 1) if line.startswith(("___", "===")))
-
     assert ["output of 7"] == [line for line in lines[at:end] if line.startswith("output of")]
 
-
-def test_one_process_runs_all_tests_that_need_the_syntax_trees(lines: list[str]) -> None:
     assert 1 == len({line for line in lines if line.startswith("trees in process")})

@@ -17,11 +17,9 @@ def test_without_its_package_it_says_how_to_get_that(monkeypatch: pytest.MonkeyP
         acp()
 
 
-def test_a_session_and_a_profile_exclude_each_other() -> None:
+def test_a_session_and_a_profile_exclude_each_other_and_a_missing_session_is_named() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         acp("lab", agent="claude")
 
-
-def test_a_session_that_does_not_exist_is_named() -> None:
     with pytest.raises(SessionNotFoundError, match="'lab'"):
         acp("lab")

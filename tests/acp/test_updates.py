@@ -24,14 +24,11 @@ def test_a_diff_of_several_files_has_one_content_for_each_hunk() -> None:
     ] == diff_contents(diff, "/w")
 
 
-def test_a_long_output_keeps_its_beginning_and_end() -> None:
+def test_a_long_output_keeps_its_beginning_and_end_and_kinds_are_those_of_the_protocol() -> None:
     assert "ab\n[6 characters left out]\nyz" == shorten("ab123456yz", 4)
 
-
-def test_kinds_are_those_of_the_protocol() -> None:
     tools = [ToolStarted(at=NOW, call="c", tool=tool) for tool in ("Bash", "Write", "Grep", "Read", "Ha")]
     kinds = [UpdateTranslator("/w").translate(started)[0]["kind"] for started in tools]
-
     assert ["execute", "edit", "search", "read", "other"] == kinds
 
 

@@ -370,18 +370,14 @@ def test_a_command_is_a_program_that_is_no_agent_and_no_interactive_shell(
     assert is_command == resolve(Config(), agent, argv=argv, environment={"PATH": str(tmp_path)}).is_command
 
 
-def test_the_mode_is_asked_for_or_the_profiles_or_tmux() -> None:
+def test_the_mode_is_asked_for_or_the_profiles_or_tmux_and_the_scripted_agent_has_both() -> None:
     config = parse('[agents.structured]\nprogram = "scripted"\nexecution_mode = "sdk"')
-
     assert Mode.TMUX is resolve(config, "scripted").mode
     assert Mode.SDK is resolve(config, "structured").mode
     assert Mode.TMUX is resolve(config, "structured", Mode.TMUX).mode
     assert Mode.SDK is resolve(config, "scripted", "sdk").mode
 
-
-def test_the_scripted_agent_runs_in_both_modes() -> None:
     terminal, structured = resolve(Config(), "scripted"), resolve(Config(), "scripted", "sdk")
-
     assert ("tmux", (sys.executable, "-P", "-m", "kasmon.scripted")) == (terminal.backend, terminal.argv)
     assert ("scripted", ()) == (structured.backend, structured.argv)
 

@@ -37,17 +37,13 @@ def test_every_agent_with_recorded_screens_has_a_recorder() -> None:
         assert callable(find_recorder(agent))
 
 
-def test_every_rule_of_every_file_is_needed_by_a_golden_screen() -> None:
+def test_every_rule_and_every_menu_of_every_file_has_a_golden_screen() -> None:
     deciding = {(reading.file, reading.rule) for reading in map(reading_of, CASES)}
     shipped_rules = {(rules.name, rule.name) for rules in shipped().all for rule in rules.file.rule}
-
     assert set() == shipped_rules - deciding
 
-
-def test_every_menu_of_every_file_stands_on_a_golden_screen() -> None:
     seen = {(reading.file, reading.menu.name) for case in CASES if (reading := reading_of(case)).menu}
     menus = {(rules.name, menu.name) for rules in shipped().all for menu in rules.file.menu}
-
     assert set() == menus - seen
 
 

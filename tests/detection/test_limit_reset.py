@@ -66,15 +66,11 @@ def test_the_words_of_agents_are_a_time(text: str, when: datetime | None) -> Non
     assert when == found
 
 
-def test_a_time_that_names_no_zone_is_this_machines() -> None:
+def test_a_time_without_a_zone_is_this_machines_and_the_clocks_may_change_until_then() -> None:
     assert utc(22, 19) == at("12pm", timezone(timedelta(hours=-7)))
 
-
-def test_the_clocks_of_a_zone_may_change_until_then() -> None:
     before = datetime(2026, 10, 31, 12, tzinfo=ZoneInfo("America/New_York")).timestamp()
-
     found = parse_reset_time("Nov 2, 9am (America/New_York)", before, UTC)
-
     assert found is not None
     assert datetime(2026, 11, 2, 14, tzinfo=UTC).timestamp() == found
 

@@ -85,17 +85,13 @@ def test_what_programs_in_front_of_it_ask_is_asked(row: str, asking: str) -> Non
     assert ("asking", asking) == (at_cursor(row).state, at_cursor(row).asking)
 
 
-def test_a_prompt_above_the_cursor_is_no_prompt_any_more() -> None:
+def test_a_prompt_above_the_cursor_is_none_any_more_and_text_behind_one_is_a_draft() -> None:
     chosen = shipped().rules("bash")
     assert chosen is not None
-
     assert "unclear" == read(shown(["somebody@vm:~$ sleep 60", ""], cursor=(0, 1)), chosen.rules).state
     assert "unclear" == read(shown(["somebody@vm:~$ "], cursor=(0, 0)), chosen.rules).state
     assert "unclear" == read(shown(["somebody@vm:~$ "], cursor=(15, 0), cursor_visible=False), chosen.rules).state
 
-
-def test_what_is_typed_behind_a_prompt_is_a_draft() -> None:
     draft = at_cursor("somebody@vm:~$ git commit").composer
-
     assert draft is not None
     assert "git commit" == draft.draft

@@ -66,11 +66,8 @@ def test_the_width_of_a_text_is_counted_in_cells(text: str, width: int) -> None:
     assert width == cells(text)
 
 
-def test_without_a_cursor_it_stands_in_the_last_row_that_is_not_blank() -> None:
+def test_without_a_cursor_it_stands_in_the_last_row_with_text_and_a_title_is_clean_and_short() -> None:
     assert 1 == shown(["a", "b", "", ""]).cursor_row
     assert shown(["", ""]).cursor_row is None
-
-
-def test_a_title_is_cleaned_and_short() -> None:
     assert "evil" == captured("", "\x1b]52;c;x\x07evil\x07").title
     assert 256 == len(captured("", "x" * 10_000).title)

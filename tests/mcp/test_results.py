@@ -28,15 +28,11 @@ def test_a_session_is_spoken_of_by_the_name_that_its_client_gave_it() -> None:
     assert "mcp-" not in str(told)
 
 
-def test_what_the_code_itself_printed_stays_as_it_is() -> None:
+def test_what_the_code_printed_stays_as_it_is_and_without_a_session_nothing_is_said_to_be_kept() -> None:
     told = of_run(RunResult(stdout=LATE, stderr=LATE, hint=""), "analysis", KNOWN)
-
     assert (LATE, LATE) == (told["stdout"], told["stderr"])
 
-
-def test_nothing_is_said_to_be_kept_of_a_run_without_a_session() -> None:
     told = of_once(RunResult(stderr=f"half\n{LATE}", exit_code=124, hint=LATE, timed_out=True))
-
     assert told["session_preserved"] is False
     assert told["stderr"].startswith("half\nTimed out. Nothing is kept, because it had no session.")
     assert "preserved" not in told["stderr"]

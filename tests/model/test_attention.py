@@ -96,7 +96,7 @@ def test_peers_that_work_or_belong_to_another_plan_do_not_wait() -> None:
     assert 0 == waiting_peers([held, *others])["", 2]
 
 
-def test_the_next_one_is_the_one_below_and_after_the_last_the_first() -> None:
+def test_the_next_one_is_the_one_below_after_the_last_the_first_and_of_one_alone_none() -> None:
     order = pressing([asking("a", ago=30), asking("b", ago=20), asking("c", ago=10)], NOW)
 
     def after(name: str | None) -> str:
@@ -106,7 +106,5 @@ def test_the_next_one_is_the_one_below_and_after_the_last_the_first() -> None:
     assert ["a", "b", "c", "a"] == [after(None), after("a"), after("b"), after("c")]
     assert "a" == after("somebody else")
 
-
-def test_where_only_the_one_that_one_is_at_needs_a_person_there_is_no_next() -> None:
     assert next_pressing(pressing([asking("a")], NOW), SessionId("a")) is None
     assert next_pressing((), SessionId("a")) is None

@@ -15,12 +15,13 @@ def test_a_changed_line_is_known_by_its_place_in_the_base_and_an_added_one_by_bo
     assert {"a.py": ((7, 9),)} == parse_changes(BASE, diff("a.py", "@@ -7,0 +8,2 @@", "+new", "+lines")).files
 
 
-def test_changed_lines_that_look_like_a_header_are_lines() -> None:
+def test_changed_lines_that_look_like_a_header_are_lines_and_a_path_may_have_a_blank() -> None:
     shown = diff(
         "a.sql", "@@ -3,2 +3,2 @@", "--- drop it", "--- twice", "+++ keep it", "+++ twice", "@@ -9 +9 @@", "-x", "+y"
     )
-
     assert {"a.sql": ((3, 5), (9, 10))} == parse_changes(BASE, shown).files
+
+    assert {"my file": ((1, 2),)} == parse_changes(BASE, diff("my file\t", "@@ -1 +1 @@", "-a", "+b")).files
 
 
 def test_a_new_a_deleted_and_a_binary_file_count_whole() -> None:
@@ -31,10 +32,6 @@ def test_a_new_a_deleted_and_a_binary_file_count_whole() -> None:
     )
 
     assert {"n": WHOLE, "d": WHOLE, "p.png": WHOLE, "u": WHOLE} == parse_changes(BASE, shown, ("u",)).files
-
-
-def test_a_path_with_a_blank_is_the_file_of_that_name() -> None:
-    assert {"my file": ((1, 2),)} == parse_changes(BASE, diff("my file\t", "@@ -1 +1 @@", "-a", "+b")).files
 
 
 def test_two_that_change_one_file_are_told_of_each_other() -> None:
@@ -56,7 +53,7 @@ def test_lines_that_meet_are_the_same_lines_unless_they_are_of_another_base() ->
     assert (FileCollision("two", "a", False),) == find_collisions(trees)["one"]
 
 
-def test_a_worktree_that_nobody_meets_is_left_out() -> None:
+def test_a_worktree_that_nobody_meets_is_left_out_and_a_meeting_is_said_in_words() -> None:
     assert {} == find_collisions(
         {
             "one": WorktreeChanges(BASE, {"a": WHOLE}),
@@ -65,7 +62,5 @@ def test_a_worktree_that_nobody_meets_is_left_out() -> None:
         }
     )
 
-
-def test_it_is_said_in_words() -> None:
     assert "api changes the same lines of a.py too" == describe(FileCollision("x", "a.py", True), "api")
     assert "api changes a.py too" == describe(FileCollision("x", "a.py", False), "api")

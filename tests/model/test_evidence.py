@@ -120,15 +120,11 @@ def test_a_blocked_program_says_itself_what_it_asks_or_asks_a_question() -> None
     assert RequestKind.PERMISSION is judged(said("program", "blocked", RequestKind.PERMISSION)).asking
 
 
-def test_what_is_asked_is_told_by_the_first_that_knows_it() -> None:
+def test_what_is_asked_is_told_by_the_first_that_knows_it_and_others_judge_a_status_taken_back() -> None:
     verdict = judged(said("program", "blocked"), said("screen", "asking", RequestKind.AUTH))
-
     assert ("program", RequestKind.AUTH) == (verdict.source, verdict.asking)
 
-
-def test_a_program_that_takes_back_its_status_is_judged_by_the_other_sources() -> None:
     verdict = judged(said("program", "clear"), said("output", "printing"))
-
     assert (SessionState.WORKING, "output") == (verdict.state, verdict.source)
 
 
@@ -221,18 +217,15 @@ def test_an_agent_that_works_and_prints_nothing_for_a_minute_is_not_believed(sou
     assert (SessionState.UNSURE, f"its {source} says working, but it prints nothing") == (after.state, after.why)
 
 
-def test_a_program_may_work_without_printing() -> None:
+def test_a_program_may_work_without_printing_and_whoever_knows_the_end_of_a_limit_tells_it() -> None:
     assert SessionState.WORKING is judged(said("program", "working"), said("output", "quiet"), now=NOW).state
+
+    known = evidence.Signal(source="screen", value="limited", at=1.0, until=5000.0)
+    verdict = evidence.judge((said("registry", "limited"), known), 1.0)
+    assert (SessionState.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
 
 
 # Limits, and the end.
-
-
-def test_the_end_of_a_limit_is_told_by_whoever_knows_it() -> None:
-    known = evidence.Signal(source="screen", value="limited", at=1.0, until=5000.0)
-    verdict = evidence.judge((said("registry", "limited"), known), 1.0)
-
-    assert (SessionState.LIMITED, "registry", 5000.0) == (verdict.state, verdict.source, verdict.until)
 
 
 def test_an_agent_that_left_its_shell_alone_has_ended_and_only_the_processes_can_end_it() -> None:

@@ -65,14 +65,11 @@ def test_those_that_need_a_person_stand_first() -> None:
     ]
 
 
-def test_of_two_that_ask_the_one_that_waits_longer_stands_first() -> None:
+def test_of_two_that_ask_the_one_that_waits_longer_is_first_and_a_window_is_under_its_session() -> None:
     assert ["b", "a"] == names(by_attention([session("a", S.ASKING, 20.0), session("b", S.ASKING, 10.0)]))
 
-
-def test_a_further_window_stands_under_its_session() -> None:
     child = session("child", S.ASKING, parent=SessionId("parent"))
     ordered = by_attention([child, session("parent", S.WORKING), session("other", S.IDLE)])
-
     assert ["other", "parent", "child"] == names(ordered)
 
 
@@ -97,16 +94,12 @@ def test_the_order_does_not_depend_on_the_order_before(fleet: list[Session], see
     assert by_attention(fleet) == by_attention(shuffled)
 
 
-def test_requests_wait_oldest_first_over_all_sessions() -> None:
+def test_requests_wait_oldest_first_over_all_sessions_and_a_session_is_found_by_its_id() -> None:
     first, second, third = (request(f"make {n}", n) for n in (1, 2, 3))
     fleet = Fleet(sessions=(session("a", requests=(first, third)), session("b", requests=(second,))))
-
     assert (first, second, third) == requests(fleet)
 
-
-def test_a_session_is_found_by_its_id() -> None:
     fleet = Fleet(sessions=(session("a"), session("b")))
-
     assert fleet.get(SessionId("b")) == fleet.sessions[1]
     assert fleet.get(SessionId("x")) is None
 
@@ -166,22 +159,16 @@ def test_a_wave_counts_those_that_ended_well() -> None:
     assert [2] == [wave.done for wave in waves(fleet)]
 
 
-def test_only_what_changed_differs() -> None:
+def test_only_what_changed_came_or_went_differs_and_an_equal_value_is_no_change() -> None:
     before = crew()
     changed = msgspec.structs.replace(before.sessions[3], last_line="something else")
     after = fleet(*before.sessions[:3], changed, *before.sessions[4:])
-
     assert FleetDifference((changed,), ()) == difference(before, after)
     assert FleetDifference((), ()) == difference(after, after)
 
-
-def test_an_equal_value_is_no_change() -> None:
     assert FleetDifference((), ()) == difference(fleet(working("docs")), fleet(working("docs")))
 
-
-def test_who_came_and_who_went_is_told() -> None:
     new = idle("new")
-
     assert FleetDifference((new,), (SessionId("docs"),)) == difference(
         fleet(working("docs"), idle("x")), fleet(idle("x"), new)
     )

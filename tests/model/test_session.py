@@ -80,29 +80,23 @@ def test_the_end_ends_every_state(state: SessionState) -> None:
 # An agent with a protocol
 
 
-def test_a_session_starts_works_and_rests() -> None:
+def test_a_session_starts_works_asks_while_a_request_is_open_and_rests() -> None:
     assert S.STARTING is fold().state
     assert S.IDLE is fold(started()).state
     assert S.WORKING is fold(started(), turn()).state
     assert S.IDLE is fold(started(), turn(), events.TurnEnded(at=4.0)).state
 
-
-def test_an_open_request_is_asking_and_its_answer_is_work_again() -> None:
     session = fold(started(), turn(), asks())
-
     assert (S.ASKING, RequestKind.PERMISSION) == (session.state, session.asking)
     assert S.WORKING is apply(session, answered()).state
 
 
-def test_of_two_open_requests_one_answer_leaves_it_asking() -> None:
+def test_of_two_requests_one_answer_leaves_it_asking_and_outside_a_turn_idle_again() -> None:
+    """Otherwise a queue would wait for the end of a turn that never began."""
     session = fold(started(), turn(), asks(n=1), asks("make", n=2, kind=RequestKind.QUESTION), answered(1))
-
     assert (S.ASKING, RequestKind.QUESTION) == (session.state, session.asking)
     assert S.WORKING is apply(session, answered(2)).state
 
-
-def test_a_request_outside_a_turn_leaves_it_idle_again() -> None:
-    """Otherwise a queue would wait for the end of a turn that never began."""
     assert S.ASKING is fold(started(), asks()).state
     assert S.IDLE is fold(started(), asks(), answered()).state
 
@@ -114,16 +108,12 @@ def test_a_login_asked_for_before_the_start_shows() -> None:
     assert S.STARTING is apply(session, answered()).state
 
 
-def test_what_was_set_aside_still_asks() -> None:
+def test_what_was_set_aside_still_asks_and_a_second_answer_changes_nothing() -> None:
     session = fold(started(), turn(), asks(), events.RequestSetAside(at=4.0, request=RequestId(f"{ME}-1")))
-
     assert S.ASKING is session.state
     assert [True] == [ask.later for ask in session.requests]
 
-
-def test_a_second_answer_changes_nothing() -> None:
     once = fold(started(), turn(), asks(), answered(decision=Decision.DENY))
-
     assert once == apply(once, answered(decision=Decision.ALLOW))
 
 
@@ -137,16 +127,12 @@ def test_whatever_ends_a_session_or_its_turn_withdraws_its_open_requests(event: 
     assert [None, None] == [closed.decision for closed in session.closed]
 
 
-def test_a_request_after_the_end_does_not_open() -> None:
+def test_a_request_after_the_end_does_not_open_and_a_withdrawn_one_says_why() -> None:
     session = fold(started(), ended(), asks())
-
     assert () == session.requests
     assert f"{ME}-2" == session.next_request()
 
-
-def test_a_withdrawn_request_says_why() -> None:
     withdrawn = events.RequestWithdrawn(at=4.0, request=RequestId(f"{ME}-1"), why="interrupted")
-
     assert ["interrupted"] == [closed.by for closed in fold(started(), turn(), asks(), withdrawn).closed]
 
 
@@ -169,18 +155,14 @@ def test_a_limit_holds_until_it_is_lifted() -> None:
     )
 
 
-def test_a_turn_that_the_limit_ended_leaves_the_session_limited() -> None:
+def test_a_turn_that_the_limit_ended_leaves_it_limited_and_an_interrupt_there_ends_it() -> None:
     session = fold(started(), turn(), events.LimitReached(at=4.0, until=99.0), events.TurnEnded(at=5.0, reason="limit"))
-
     assert (S.LIMITED, 99.0) == (session.state, session.limited_until)
     assert S.IDLE is apply(session, events.LimitLifted(at=99.0)).state
 
-
-def test_a_turn_that_was_interrupted_at_the_limit_is_over() -> None:
     session = fold(
         started(), turn(), events.LimitReached(at=4.0, until=99.0), events.TurnEnded(at=5.0, reason="interrupted")
     )
-
     assert (S.IDLE, None) == (session.state, session.limited_until)
 
 
@@ -226,15 +208,11 @@ def test_a_restart_clears_what_was(before: list[events.Event]) -> None:
     assert (None, ()) == (session.limited_until, session.requests)
 
 
-def test_the_conversation_survives_a_restart_that_does_not_name_it() -> None:
+def test_the_conversation_survives_a_restart_without_its_name_and_facts_after_the_end_revive_nothing() -> None:
     first = msgspec.structs.replace(started(1), resume_id="talk-1")
-
     assert "talk-1" == fold(first, ended(), started(2)).resume_id
 
-
-def test_facts_after_the_end_do_not_bring_it_back() -> None:
     session = fold(started(), ended(), turn(), events.MessageWritten(at=9.5, text="one more"))
-
     assert (S.ENDED, False, "one more") == (session.state, session.in_turn, session.last_line)
 
 
@@ -303,17 +281,13 @@ def signal(source: str, value: str, at: float = 3.0) -> events.SignalSeen:
     return msgspec.convert({"kind": "signal.seen", "at": at, "source": source, "value": value}, events.SignalSeen)
 
 
-def test_a_terminal_agent_is_what_its_signals_say() -> None:
+def test_a_terminal_agent_is_what_its_signals_say_and_a_restart_forgets_the_last_programs() -> None:
     ready: list[events.Event] = [started(mode=Mode.TMUX), signal("launch", "ready")]
-
     assert (S.UNSURE, "launch") == ((now := fold(*ready, session=TERMINAL)).state, now.source)
     assert S.WORKING is fold(*ready, signal("output", "printing"), session=TERMINAL).state
     assert S.IDLE is fold(*ready, signal("program", "idle"), session=TERMINAL).state
 
-
-def test_a_restart_forgets_what_the_last_program_said() -> None:
     session = fold(started(mode=Mode.TMUX), signal("program", "idle"), started(2, mode=Mode.TMUX), session=TERMINAL)
-
     assert (S.STARTING, ()) == (session.state, session.signals)
 
 
@@ -324,17 +298,13 @@ def test_no_signal_brings_back_what_is_gone(over: events.Event) -> None:
     assert session.state in (S.ENDED, S.LOST)
 
 
-def test_an_agent_that_left_its_shell_alone_has_ended_until_it_is_there_again() -> None:
+def test_an_agent_that_left_its_shell_has_ended_until_it_is_back_and_a_lost_line_until_it_is_found() -> None:
     left = fold(started(mode=Mode.TMUX), signal("screen", "idle"), signal("process", "shell"), session=TERMINAL)
     back = apply(left, signal("process", "agent", at=9.0))
-
     assert (S.ENDED, "back at the shell", False) == (left.state, left.end_why, left.exists)
     assert (S.IDLE, "", True) == (back.state, back.end_why, back.exists)
 
-
-def test_a_lost_line_is_lost_until_it_is_found() -> None:
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), line_lost(), session=TERMINAL)
-
     assert S.LOST is lost.state
     assert S.IDLE is apply(lost, events.ConnectionRestored(at=9.0)).state
 

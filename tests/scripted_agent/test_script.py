@@ -119,16 +119,13 @@ def test_a_line_that_cannot_be_read_says_why(line: str, why: str) -> None:
     assert why in bad.why
 
 
-def test_a_bad_line_is_named_by_its_number_and_the_others_are_read() -> None:
+def test_a_bad_line_is_named_by_its_number_and_a_script_may_be_indented_as_a_whole() -> None:
     script = parse("# a comment\nsay one\n\nsya two\n  lost\nedit f\n  -a\n  x\nsay three\nprompt late\n")
-
     assert [steps.SayStep(text="one", line=2), steps.SayStep(text="three", line=9)] == [
         step for step in script if isinstance(step, steps.SayStep)
     ]
     assert [4, 5, 8, 10] == [step.line for step in script if isinstance(step, steps.BadStep)]
 
-
-def test_a_script_may_be_indented_as_a_whole() -> None:
     assert parse("say one\nplan\n  [x] a") == parse("    say one\n    plan\n      [x] a")
 
 

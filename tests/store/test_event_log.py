@@ -83,15 +83,12 @@ def test_a_log_is_not_written_through_a_link(log: EventLog, tmp_path: Path) -> N
     assert not elsewhere.exists()
 
 
-def test_a_session_without_a_log_says_so(log: EventLog) -> None:
+def test_a_session_without_a_log_says_so_and_an_empty_log_is_no_error(log: EventLog) -> None:
     with pytest.raises(LogMissingError):
         list(log.read())
     assert 0 == log.size()
 
-
-def test_an_empty_log_is_no_error(log: EventLog) -> None:
     log.path.touch()
-
     assert [] == list(log.read())
 
 

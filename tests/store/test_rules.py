@@ -20,14 +20,11 @@ def rule(text: str = "git push", effect: RuleEffect = RuleEffect.ALLOW, of: str 
     return Rule(id="", effect=effect, scope="session", of=of, tool="Bash", match="words", text=text)
 
 
-def test_there_are_none_at_first(book: RuleBook) -> None:
+def test_there_are_none_at_first_and_a_rule_is_kept_under_an_id_of_its_own(book: RuleBook) -> None:
     assert () == book.read()
     assert not book.path.exists()
 
-
-def test_a_rule_is_kept_under_an_id_of_its_own(book: RuleBook) -> None:
     kept = [book.add(rule()), book.add(rule("git pull"))]
-
     assert ["k1", "k2"] == [each.id for each in kept]
     assert tuple(kept) == RuleBook(book.path).read()
     assert 0o600 == book.path.stat().st_mode & 0o777

@@ -121,17 +121,13 @@ def test_a_key_that_cannot_be_is_said_with_its_place(rows: dict[str, str], why: 
     assert (why, key) == (caught.value.why, caught.value.key)
 
 
-def test_a_key_that_cannot_be_is_said_with_its_line() -> None:
+def test_a_key_that_cannot_be_is_said_with_its_line_and_every_leave_key_can_be_chosen() -> None:
     text = '[ui]\nbell = true\n[keys]\nnext = "tab"\nlater = "a"\n'
-
     with pytest.raises(ConfigError, match=r"^config\.toml:5 at 'keys\.later'"):
         chosen({"next": "tab", "later": "a"}, "config.toml", text)
 
-
-def test_every_key_that_can_leave_the_focus_can_be_chosen() -> None:
     for character in sorted(LEAVING):
         key = f"ctrl+{'space' if character == ' ' else character}"
-
         assert leave_key(chosen({"leave_focus": key}).chosen["leave_focus"][0]).legacy
 
 

@@ -51,10 +51,11 @@ def test_a_diff_makes_the_one_text_of_the_other(lines: int) -> None:
     assert "".join(new) == patched("".join(old), diff)
 
 
-def test_a_missing_newline_at_the_end_is_seen() -> None:
+def test_a_missing_newline_at_the_end_and_a_carriage_return_are_differences() -> None:
     diff = unified("f", "a\nb", "a\nb\n")
-
     assert "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n" == diff
+
+    assert "-a\r\n+a\n" in unified("f", "a\r\n", "a\n")
 
 
 def test_a_file_that_comes_or_goes_is_one() -> None:
@@ -62,10 +63,6 @@ def test_a_file_that_comes_or_goes_is_one() -> None:
     assert "--- a/f\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n" == unified("f", "a\n", None)
     assert "--- /dev/null\n+++ b/f\n" == unified("f", None, "")
     assert "" == unified("f", "a", "a")
-
-
-def test_a_carriage_return_is_a_difference() -> None:
-    assert "-a\r\n+a\n" in unified("f", "a\r\n", "a\n")
 
 
 def test_large_texts_take_no_time_to_speak_of() -> None:
@@ -99,22 +96,15 @@ def test_an_error_says_what_is_in_it(error: RequestError, words: str) -> None:
     assert words == errors.words(error, ())
 
 
-def test_an_error_hides_secrets_and_is_short() -> None:
+def test_an_error_is_short_hides_secrets_and_is_known_as_a_limit_or_a_missing_log_in() -> None:
     said = errors.words(RequestError(1, f"the key my-own-secret is wrong {'x' * 9999}"), ["my-own-secret"])
-
     assert "my-own-secret" not in said
     assert len(said) < 2100
 
-
-def test_too_many_requests_are_a_limit() -> None:
     limit, ended = translator.build_failure(RequestError(429, "slow down"), (), "", 1.0)
-
     assert (LimitReached, TurnEnded) == (type(limit), type(ended))
 
-
-def test_a_missing_log_in_says_how_to_log_in() -> None:
     (ended,) = translator.build_failure(RequestError(-32000, "Authentication required"), (), "Run `x login`.", 1.0)
-
     assert isinstance(ended, TurnEnded)
     assert "Authentication required Run `x login`." == ended.error
 

@@ -46,29 +46,22 @@ def text(words: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": words}}
 
 
-def test_allowing_chooses_the_single_permission_and_never_a_lasting_one() -> None:
+def test_allowing_and_denying_choose_the_single_permission_and_never_a_lasting_one() -> None:
     asked = asks(ALWAYS, ONCE, NEVER, NO)
-
     assert selected("once") == told(asked, Decision.ALLOW)
     assert selected("no") == told(asked, Decision.DENY)
     assert CANCELLED == told(asked, Decision.CANCEL)
 
-
-def test_without_a_single_no_denying_allows_nothing_either() -> None:
     assert CANCELLED == told(asks(ONCE, NEVER), Decision.DENY)
 
 
-def test_where_only_lasting_permissions_are_offered_nothing_can_be_allowed() -> None:
+def test_neither_lasting_permissions_alone_nor_an_unknown_option_can_be_allowed() -> None:
     asked = asks(ALWAYS, NO)
-
     assert (Decision.DENY, Decision.CANCEL) == asked.request.choices
     assert "only lasting ones (“Always allow”)" in asked.request.why
     assert CANCELLED == told(asked, Decision.ALLOW)
 
-
-def test_an_option_that_nobody_knows_is_left_out() -> None:
     asked = asks(ONCE, {"optionId": "x", "name": "For an hour", "kind": "allow_hour"}, NO)
-
     assert selected("once") == told(asked, Decision.ALLOW)
 
 

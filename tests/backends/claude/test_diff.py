@@ -46,16 +46,12 @@ def test_it_shows_three_lines_around_a_change_and_where_it_is() -> None:
     assert "@@ -47,7 +47,7 @@\n 47\n 48\n 49\n-50\n+fifty\n 51\n 52\n 53" in diff
 
 
-def test_all_places_are_replaced_where_the_agent_says_so() -> None:
+def test_all_places_are_replaced_where_the_agent_says_so_and_several_edits_are_one_diff() -> None:
     edit = {"file_path": "f", "old_string": "a", "new_string": "b"}
-
     assert 1 == wanted("Edit", edit, "a\na\n").count("+b")
     assert 2 == wanted("Edit", {**edit, "replace_all": True}, "a\na\n").count("+b")
 
-
-def test_several_edits_are_one_diff() -> None:
     edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "c"}]
-
     assert "-a\n+c" in wanted("MultiEdit", {"file_path": "f", "edits": edits}, "a\n")
 
 

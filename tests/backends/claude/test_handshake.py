@@ -59,14 +59,11 @@ def test_a_conversation_that_the_user_chose_gets_none_of_ours(flag: str) -> None
     assert not [word for word in plan.argv if word.startswith("--session-id=") and word != flag]
 
 
-def test_a_conversation_goes_on_by_its_id() -> None:
+def test_a_conversation_goes_on_by_its_id_unless_that_looks_like_a_flag() -> None:
     plan = plan_launch(launch("--continue", resume="the-id", remembers="hello", generation=2))
-
     assert "--resume=the-id" in plan.argv
     assert plan.argv.index("--continue") < plan.argv.index("--resume=the-id")
 
-
-def test_an_id_that_looks_like_a_flag_is_none() -> None:
     assert "--resume=--dangerous" in plan_launch(launch(resume="--dangerous", remembers="x")).argv
 
 

@@ -77,23 +77,16 @@ def test_a_sub_agent_that_asks_is_told_as_one() -> None:
     assert request.why.startswith("Requested by a sub-agent")
 
 
-def test_a_change_is_shown_as_a_diff_of_the_file_as_it_is() -> None:
+def test_a_change_or_a_new_file_is_shown_as_a_diff_and_one_that_cannot_be_read_not_as_new() -> None:
     edit = {"file_path": "f.txt", "old_string": "two", "new_string": "TWO"}
     (request,) = asked("Edit", edit, before="one\ntwo\nthree\n")
-
     assert request.is_diff
     assert "--- f.txt\n+++ f.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three" == request.shown
 
-
-def test_a_new_file_is_shown_as_a_diff() -> None:
     (request,) = asked("Write", {"file_path": "f.txt", "content": "one\ntwo\n"}, before="")
-
     assert "--- /dev/null\n+++ f.txt\n@@ -0,0 +1,2 @@\n+one\n+two" == request.shown
 
-
-def test_a_file_that_cannot_be_read_is_not_shown_as_a_new_one() -> None:
     (request,) = asked("Write", {"file_path": "f.txt", "content": "one\n"}, before=None)
-
     assert not request.is_diff
     assert "f.txt\n\none\n" == request.shown
 
@@ -173,17 +166,13 @@ def test_denied_it_is_told_the_reason(kind: str) -> None:
     assert DenyResult("not now") == Waiting(kind, COMMAND).answer(Decision.DENY, reason="not now").reply
 
 
-def test_denied_without_a_reason_it_is_told_one_all_the_same() -> None:
+def test_denied_without_a_reason_it_is_told_one_and_cancelled_its_turn_ends() -> None:
     reply = Waiting("Bash", COMMAND).answer(Decision.DENY).reply
-
     assert isinstance(reply, DenyResult)
     assert reply.reason
     assert not reply.ends_turn
 
-
-def test_cancelled_its_turn_ends() -> None:
     reply = Waiting("Bash", COMMAND).answer(Decision.CANCEL).reply
-
     assert isinstance(reply, DenyResult)
     assert reply.ends_turn
 

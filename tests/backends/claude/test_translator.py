@@ -293,16 +293,12 @@ def test_a_mode_that_asks_nothing_is_offered_only_where_the_user_allowed_it(may_
     assert may_bypass == ("bypassPermissions" in offered.permission_modes)
 
 
-def test_the_to_do_list_is_kept_by_its_tasks() -> None:
+def test_the_to_do_list_is_kept_by_its_tasks_or_written_whole() -> None:
     *_, before, last = Played().play("tasks").of(PlanUpdated)
-
     assert (PlanItem(text="first", state="doing"),) == before.items
     assert (PlanItem(text="the first", state="done"),) == last.items
 
-
-def test_the_to_do_list_may_be_written_whole() -> None:
     (plan,) = Played().play("todos").of(PlanUpdated)
-
     assert (PlanItem(text="a"), PlanItem(text="b")) == plan.items
 
 

@@ -208,13 +208,11 @@ class TestSettings:
         assert ("default", "on-request") == (left["collaborationMode"]["mode"], left["approvalPolicy"])
         assert "default" == planned(self.PLANNING)["collaborationMode"]["mode"]
 
-    def test_another_model_in_plan_mode_keeps_that(self) -> None:
+    def test_another_model_in_plan_mode_keeps_that_and_a_mode_of_another_agent_is_refused(self) -> None:
         """Codex lets the mode's own model win."""
         mode = change(self.PLANNING, "n", None)["collaborationMode"]
-
         assert ("plan", "n") == (mode["mode"], mode["settings"]["model"])
 
-    def test_a_mode_of_another_agent_is_refused(self) -> None:
         with pytest.raises(RefusedError, match="Available: plan, untrusted, on-request, never"):
             change(self.ASKING, None, "acceptEdits")
 
@@ -329,17 +327,14 @@ class TestAnswers:
 
 
 class TestShown:
-    def test_a_command_elsewhere_says_where(self, asking: Asking) -> None:
+    def test_a_command_elsewhere_says_where_and_a_host_is_named(self, asking: Asking) -> None:
         (here,) = asking.opened(1, COMMAND, {"command": "ls", "cwd": HERE})
         (there,) = asking.opened(2, COMMAND, {"command": "ls", "cwd": "/etc"})
-
         assert ({"command": "ls"}, "ls") == (here.input, here.shown)
         assert ({"command": "ls", "cwd": "/etc"}, "ls\nin /etc") == (there.input, there.shown)
 
-    def test_a_host_is_named(self, asking: Asking) -> None:
         context = {"host": "example.org", "protocol": "https"}
         (request,) = asking.opened(1, COMMAND, {"command": "curl x", "networkApprovalContext": context})
-
         assert ("reach example.org", "curl x\nnetwork: https to example.org") == (request.title, request.shown)
         assert context == request.input["networkApprovalContext"]
 
@@ -352,15 +347,12 @@ class TestShown:
             request.shown,
         )
 
-    def test_a_command_of_an_unknown_shape_is_shown_as_it_came(self, asking: Asking) -> None:
+    def test_a_command_of_an_unknown_shape_is_shown_as_it_came_and_a_hidden_change_so(self, asking: Asking) -> None:
         (request,) = asking.opened(1, COMMAND, {"riddle": "x"})
-
         assert '"riddle": "x"' in request.shown
         assert "shell" == request.title
 
-    def test_a_change_that_codex_did_not_show_says_so(self, asking: Asking) -> None:
         (request,) = asking.opened(1, FILES, {"reason": "r"})
-
         assert ("change files (codex did not list them)", False) == (request.title, request.is_diff)
 
     @pytest.mark.parametrize(
@@ -382,15 +374,12 @@ class TestShown:
         assert "path" not in more.input
         assert "path" not in two.input
 
-    def test_a_root_to_write_is_told(self, asking: Asking) -> None:
+    def test_a_root_to_write_is_told_and_an_address_is_shown_whole(self, asking: Asking) -> None:
         (request,) = asking.opened(1, FILES, {"grantRoot": "/srv", "reason": "it is full."}, CHANGE)
-
         assert "it is full. It also asks to write anything below /srv from now on." == request.why
 
-    def test_an_address_is_shown_whole(self, asking: Asking) -> None:
         params = {"mode": "url", "serverName": "demo", "message": "Sign in", "url": "https://login.example/x"}
         (request,) = asking.opened(1, ELICITATION, params)
-
         assert (RequestKind.AUTH, "Sign in\n\nhttps://login.example/x") == (request.kind, request.shown)
         accepted = asking.answer(request, Decision.ALLOW).result
         assert {"action": "accept", "content": None, "_meta": None} == accepted
@@ -436,13 +425,11 @@ class TestForms:
         asking.answer(note, Decision.CHOOSE, labels=("(leave out)",))
         assert {"sure": False} == asking.answer(sure, Decision.CHOOSE, labels=("no",)).result["content"]
 
-    def test_a_word_that_is_no_number_is_refused_at_once(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+    def test_no_answer_is_a_word_for_a_number_or_no_choice(self, asking: Asking, fields: tuple[Request, ...]) -> None:
         with pytest.raises(UsageError, match="'number' requires a number, and 'two' is not one"):
             asking.answer(fields[1], Decision.CHOOSE, labels=("two",))
-
         assert fields == asking.requests.waiting()
 
-    def test_no_choice_is_no_answer(self, asking: Asking, fields: tuple[Request, ...]) -> None:
         with pytest.raises(UnableError, match="one answer or more, not 0"):
             asking.answer(fields[0], Decision.CHOOSE)
 

@@ -78,14 +78,11 @@ def test_what_only_sounds_like_it_is_none(name: str) -> None:
     assert () == secret_values({name: "some-value"})
 
 
-def test_what_is_short_is_none() -> None:
+def test_what_is_short_is_none_and_the_password_in_an_address_and_each_header_is() -> None:
     assert () == secret_values({"API_KEY": "short"})
 
-
-def test_the_password_in_an_address_and_each_header_is_secret() -> None:
     proxy = {"HTTPS_PROXY": "http://me:hunter2hunter2@proxy:3128/", "NO_PROXY": "http://me@proxy:80"}
     headers = {"ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer abcdefgh123\nX-Key: key-of-mine"}
-
     assert ("hunter2hunter2",) == secret_values(proxy)
     assert {*headers.values(), "abcdefgh123", "key-of-mine"} == set(secret_values(headers))
 

@@ -38,19 +38,15 @@ def test_a_plan_that_holds_together_is_said_to(cli: PlanCli) -> None:
     assert (0, f"{file}: 3 tasks in 2 waves, no faults\n") == ((done := cli("check", file)).code, done.out)
 
 
-def test_everything_that_is_wrong_is_said_by_file_and_line_with_exit_code_2(cli: PlanCli) -> None:
+def test_everything_that_is_wrong_is_said_by_file_and_line_or_with_json_as_one_object(cli: PlanCli) -> None:
     file = cli.file("## Wave 1\n### Task 1: a\n### Task 1: b\n## Wave 2\n")
     done = cli("check", file)
-
     assert 2 == done.code
     assert [f"{file}:3: task '1' is already defined on line 2.", f"{file}:4: wave 2 has no task."] == words(done)
     assert "(and 1 more)" in done.err
 
-
-def test_with_json_the_faults_are_one_object(cli: PlanCli) -> None:
     file = cli.file("## Wave 1\n### Task 1: a\n### Task 1: b\n")
     done = cli("check", file, "--json")
-
     assert 2 == done.code
     assert [{"file": file, "line": 3, "why": "task '1' is already defined on line 2"}] == done.json["faults"]
     assert "plan" == done.json["error"]["code"]

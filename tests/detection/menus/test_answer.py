@@ -181,16 +181,13 @@ def test_a_no_says_why_only_where_the_menu_takes_that() -> None:
         plan_keys(menu, Decision.DENY, reason="one\ntwo")
 
 
-def test_the_rows_of_a_request_reach_from_its_first_to_its_last_choice() -> None:
+def test_the_rows_of_a_request_are_those_of_its_choices_and_what_always_covers_is_said() -> None:
     golden = load(FOLDER / "claude/2.1.332/permission-bash")
     menu = menu_of(golden.id)
     rows = captured(golden.shot.text).rows[slice(*menu.rows)]
-
     assert "Bash command" in rows[0].text
     assert rows[-1].text.strip().startswith("4. No")
 
-
-def test_what_always_covers_is_said_where_the_agent_says_it() -> None:
     assert "This will allow the following patterns until OpenCode is restarted - touch *" == (
         menu_of("opencode/1.18.33/permission-bash-always").covers
     )

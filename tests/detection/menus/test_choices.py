@@ -24,18 +24,14 @@ def seen(text: str) -> ScreenMenu | None:
     return menu(text.split("\n"), rules)
 
 
-def test_a_permission_has_a_key_for_each_answer() -> None:
+def test_a_permission_has_a_key_for_each_answer_as_its_menu_stands_there() -> None:
     found = seen(MENU)
-
     assert found is not None
     assert RequestKind.PERMISSION is found.kind
     assert {Decision.ALLOW: "1", Decision.ALWAYS: "2", Decision.DENY: "3"} == found.keys
     assert found.text.startswith("Bash git push\nDo you want to proceed?\n1. Yes\n")
 
-
-def test_the_keys_are_read_from_the_menu_that_stands_there() -> None:
     found = seen(MENU.replace("1. Yes\n", "1. No\n").replace("3. No", "3. Yes"))
-
     assert found is not None
     assert ("3", "1") == (found.keys[Decision.ALLOW], found.keys[Decision.DENY])
 
@@ -57,30 +53,25 @@ def test_what_two_labels_claim_has_no_key() -> None:
     assert {Decision.ALWAYS} == set(found.keys)
 
 
-def test_a_label_that_nobody_knows_is_shown_and_never_pressed() -> None:
-    """The third choice was "No" and became "switch to auto mode" one version later."""
-    found = seen(MENU.replace("3. No", "3. Yes, and switch to auto mode\n  4. No"))
+def test_a_label_that_nobody_knows_is_shown_and_never_pressed_nor_any_key_while_the_mark_is_there() -> None:
+    """The third choice was "No" and became "switch to auto mode" one version later.
 
+    Somebody may be writing into that choice, and a digit would be text.
+    """
+    found = seen(MENU.replace("3. No", "3. Yes, and switch to auto mode\n  4. No"))
     assert found is not None
     assert {Decision.ALLOW: "1", Decision.ALWAYS: "2", Decision.DENY: "4"} == found.keys
     assert (None, "Yes, and switch to auto mode") == (found.choices[2].decision, found.choices[2].label)
 
-
-def test_while_the_mark_stands_on_what_nobody_knows_there_is_no_key() -> None:
-    """Somebody may be writing into that choice, and a digit would be text."""
     assert seen(MENU.replace("1. Yes\n", "1. Yes, and use tabs\n")) is None
 
 
-def test_always_is_offered_only_where_the_menu_offers_it() -> None:
+def test_always_is_offered_only_where_the_menu_offers_it_and_a_label_may_go_on_below() -> None:
     found = seen("\n".join(line for line in MENU.replace("3. No", "2. No").split("\n") if "don't" not in line))
-
     assert found is not None
     assert {Decision.ALLOW, Decision.DENY} == set(found.keys)
 
-
-def test_a_label_may_go_on_in_the_next_row() -> None:
     found = seen(MENU.replace("for: Bash(git push:*)", "for:\n     Bash(git push:*)"))
-
     assert found is not None
     assert "don't ask again for: Bash(git push:*)" in found.text
 

@@ -132,16 +132,13 @@ def test_a_question_right_before_the_cursor_on_the_last_row_is_probably_one(text
     assert still(text, visible=False) is None
 
 
-def test_numbers_without_a_mark_need_somebody_to_type_one() -> None:
+def test_numbers_need_a_mark_or_somebody_to_type_one_and_a_ground_of_its_own_is_a_mark() -> None:
     listed = "1) rouge\n2) bleu\n"
-
     assert still(f"{listed}Votre choix : ") is not None
     assert still(f"{listed}#? ") is not None
     assert still(listed) is None
     assert still(f"{listed}$ ") is None
 
-
-def test_a_choice_on_a_ground_of_its_own_is_marked() -> None:
     assert still("Weiter?\n\n  1. Ja\n\x1b[7m  2. Nein\x1b[0m\n  3. Nie\n", visible=False) is not None
 
 

@@ -120,27 +120,20 @@ def test_an_agent_cannot_pretend_in_a_request_that_something_was_hidden() -> Non
     assert (f"curl ⟨U+27E8⟩U+27E8⟩{MARK[1:]} {MARK}", 1) == redact(request.shown)
 
 
-def test_a_request_keeps_its_digest_and_its_choices() -> None:
+def test_a_request_keeps_its_digest_and_choices_and_a_fact_what_it_is_known_by_and_all_without_secret() -> None:
     opened = events.RequestOpened(at=1.0, request=seal(ASKED))
     hidden = Redactor([SECRET]).fact(opened).request
-
     assert (opened.request.digest, CHOICES) == (hidden.digest, hidden.choices)
     assert {"command": f"echo {MARK}", "more": [MARK, 1, None]} == hidden.input
 
-
-def test_what_holds_no_secret_is_the_same_fact() -> None:
     fact = events.RequestOpened(at=1.0, request=msgspec.structs.replace(ASKED, title="ls", input={}, shown="ls"))
-
     assert fact is Redactor([SECRET]).fact(fact)
     assert CHOICES == fact.request.choices
 
-
-def test_what_a_fact_is_known_by_is_never_changed() -> None:
     receipt = Receipt(id=ReceiptId("aaaaaaaa-r1"), session=S, state=ReceiptState.SUBMITTED, text="submitted", at=1.0)
-    hidden = Redactor(["submitted", "aaaaaaaa", "receipt.moved"]).fact(events.ReceiptChanged(at=1.0, receipt=receipt))
-
-    assert (receipt.id, S, ReceiptState.SUBMITTED) == (hidden.receipt.id, hidden.receipt.session, hidden.receipt.state)
-    assert "⟨hidden: 9 characters⟩" == hidden.receipt.text
+    moved = Redactor(["submitted", "aaaaaaaa", "receipt.moved"]).fact(events.ReceiptChanged(at=1.0, receipt=receipt))
+    assert (receipt.id, S, ReceiptState.SUBMITTED) == (moved.receipt.id, moved.receipt.session, moved.receipt.state)
+    assert "⟨hidden: 9 characters⟩" == moved.receipt.text
 
 
 @pytest.mark.parametrize("value", ["", "1", "false", "/", "/tmp"])

@@ -56,10 +56,15 @@ def test_a_prompt_that_is_on_its_way_is_not_cut(state: ReceiptState, rests: floa
     assert rests == rests_at(but(receipts=receipt(state)))
 
 
-def test_it_was_last_used_when_it_became_idle_or_when_its_facts_say() -> None:
+def test_it_was_last_used_when_it_became_idle_or_its_facts_say_and_moments_are_alike_as_people_count() -> None:
     assert 100.0 == used_at(IDLE)
     assert 50.0 == used_at(but(state=SessionState.STANDBY, since=120.0))  # that it was put to sleep is no use
     assert 130.0 == used_at(but(sandbox_state=msgspec.structs.replace(RUNS, used_at=130.0)))
+
+    assert alike(10.0, 10.9)
+    assert not alike(10.0, 11.1)
+    assert alike(None, None)
+    assert not alike(None, 10.0)
 
 
 def test_in_a_terminal_time_alone_may_end_its_work() -> None:
@@ -80,10 +85,3 @@ def test_what_began_in_the_moment_in_which_it_was_stopped_is_at_work() -> None:
     assert not is_at_work(but(asleep, signals=(msgspec.structs.replace(working, value="idle"),)), 101.0)
     assert is_at_work(but(mode=Mode.SDK, state=SessionState.WORKING), 101.0)
     assert not is_at_work(but(mode=Mode.SDK, state=SessionState.STANDBY), 101.0)
-
-
-def test_moments_are_alike_as_people_count() -> None:
-    assert alike(10.0, 10.9)
-    assert not alike(10.0, 11.1)
-    assert alike(None, None)
-    assert not alike(None, 10.0)

@@ -84,10 +84,11 @@ def test_what_only_moves_on_the_screen_does_not(event: Event) -> None:
     assert why(event, at=610)
 
 
-def test_an_effect_that_no_fact_tells_of_counts() -> None:
+def test_another_turn_counts_calls_anew_and_an_effect_without_a_fact_counts() -> None:
     """A file that was written, a child that computes, text that is being written."""
     assert "" == why(at=1000, seen_at=500)
     assert why(at=1100, seen_at=500)
+    assert "" == why(call(20), call(21), TurnEnded(at=22), TurnStarted(at=23), call(24), at=30)
 
 
 def test_the_same_call_again_and_again_is_stuck_whatever_its_results() -> None:
@@ -97,10 +98,6 @@ def test_the_same_call_again_and_again_is_stuck_whatever_its_results() -> None:
     assert "the same call 3 times in a row" == why(*twice, call(24), at=30)
     assert "" == why(*twice, call(24, "make test"), at=30)
     assert "" == why(*twice, call(24, within="sub"), at=30)
-
-
-def test_another_turn_counts_calls_anew() -> None:
-    assert "" == why(call(20), call(21), TurnEnded(at=22), TurnStarted(at=23), call(24), at=30)
 
 
 def test_who_said_that_it_waits_is_not_stuck_until_its_next_turn() -> None:
@@ -113,14 +110,11 @@ def test_who_said_that_it_waits_is_not_stuck_until_its_next_turn() -> None:
     assert why(waits, TurnEnded(at=30), TurnStarted(at=40), at=9000)
 
 
-def test_a_question_in_the_midst_of_a_turn_does_not_end_its_waiting() -> None:
+def test_a_question_in_a_turn_does_not_end_its_waiting_but_it_can_be_taken_back() -> None:
     asked = RequestOpened(at=21, request=command("x", "ls"))
     answered = RequestAnswered(at=22, request=RequestId("x-1"), decision=Decision.ALLOW)
-
     assert "lunch" == fold(ContextReported(at=20, waiting="lunch"), asked, answered).waits
 
-
-def test_waiting_can_be_taken_back() -> None:
     assert "" == fold(ContextReported(at=20, waiting="lunch"), ContextReported(at=21, waiting="")).waits
     assert "lunch" == fold(ContextReported(at=20, waiting="lunch"), ContextReported(at=21, done="half")).waits
 

@@ -44,19 +44,15 @@ def test_text_that_only_speaks_of_keys_stays() -> None:
     assert lines == keyless(lines)
 
 
-def test_what_leaves_an_alternate_screen_is_told_once() -> None:
+def test_what_leaves_an_alternate_screen_is_told_once_and_a_line_that_counts_on_has_not_left() -> None:
     vanished = ScrolledOffLines()
-
     assert [] == vanished.since(["title", "first answer"])
     assert ["first answer"] == vanished.since(["title", "second answer"])
     assert ["second answer"] == vanished.since(["title", "first answer"])
     assert [] == vanished.since(["title"])
 
-
-def test_a_line_that_counts_on_or_turns_its_wheel_has_not_left() -> None:
     vanished = ScrolledOffLines()
     vanished.since(["⠋ thinking 1s", "────", "42%"])
-
     assert [] == vanished.since(["⠙ thinking 2s"])
 
 

@@ -60,17 +60,13 @@ def test_nothing_else_is_left_in_it(hostile: str) -> None:
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e]", rest)
 
 
-def test_a_style_that_reaches_into_the_next_row_begins_it() -> None:
+def test_a_style_that_reaches_into_the_next_row_begins_it_and_rows_below_the_text_are_there() -> None:
     sheet = StyledRows()
     sheet.convert([b"\x1b[31mred", b"still red \x1b[1mbold", b"\x1b[0mplain", b""], 4)
-
     assert ["\x1b[0;31mred", "\x1b[0;31mstill red \x1b[0;1;31mbold", "plain", ""] == sheet.rows
 
-
-def test_rows_below_the_last_text_are_there_too() -> None:
     sheet = StyledRows()
     sheet.convert([b"a"], 3)
-
     assert ["a", "", ""] == sheet.rows
 
 
@@ -85,19 +81,15 @@ def test_a_row_taken_alone_is_the_same_as_in_its_screen() -> None:
     assert ["\x1b[0;31mred", "\x1b[0;31mold"] == sheet.rows
 
 
-def test_a_row_that_is_not_there_any_more_is_ignored() -> None:
+def test_a_row_that_is_gone_is_ignored_and_one_below_a_changed_colour_changes_too() -> None:
     sheet = StyledRows()
     sheet.convert([b"a"], 1)
     sheet.convert_row(5, b"b")
-
     assert ["a"] == sheet.rows
 
-
-def test_a_row_below_one_that_changed_its_colour_changes_too() -> None:
     sheet = StyledRows()
     sheet.convert([b"\x1b[31mred", b"below"], 2)
     sheet.convert([b"\x1b[32mgreen", b"below"], 2)
-
     assert "\x1b[0;32mbelow" == sheet.rows[1]
 
 

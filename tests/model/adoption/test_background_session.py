@@ -71,14 +71,11 @@ def test_an_id_that_could_be_more_than_an_id_is_left_out(id_: str) -> None:
     assert () == parse_list(json.dumps([{**LISTED, "id": id_}]).encode())
 
 
-def test_its_texts_are_cleaned() -> None:
+def test_its_texts_are_cleaned_and_an_id_a_conversation_or_a_name_selects_one() -> None:
     (found,) = parse_list(json.dumps([{**LISTED, "name": "\x1b[31mred", "state": ["odd"]}]).encode())
-
     assert "\x1b" not in found.name
     assert "" == found.state
 
-
-def test_an_id_a_conversation_or_a_name_selects_one() -> None:
     one = BackgroundSession(id="86f99758", name="build", conversation="86f99758-1")
     two, three = (BackgroundSession(id=name, name="twin") for name in ("22222222", "33333333"))
     for target in ("86f99758", "86f99758-1", "build"):

@@ -9,14 +9,11 @@ NOW = 1_795_000_000.0
 HALF = LimitWindow(name="five_hour", used=0.5, resets_at=NOW + 3 * HOUR_S, at=NOW)
 
 
-def test_of_two_reports_the_later_one_counts() -> None:
+def test_of_two_reports_the_later_one_counts_and_after_its_reset_only_its_name() -> None:
     older = msgspec.structs.replace(HALF, used=0.2, at=NOW - 60)
     week = LimitWindow(name="weekly", used=0.1, at=NOW)
-
     assert (HALF, week) == merge_windows((older,), (HALF, week)) == merge_windows((HALF, week), (older,))
 
-
-def test_after_its_reset_only_its_name_is_known() -> None:
     assert HALF == HALF.current(NOW + 3 * HOUR_S - 1)
     assert LimitWindow(name="five_hour", at=NOW) == HALF.current(NOW + 3 * HOUR_S)
 

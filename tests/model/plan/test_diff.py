@@ -28,17 +28,13 @@ def test_a_file_that_says_the_same_and_lines_that_moved_are_no_edit() -> None:
     assert PlanDiff(()) == changes(OLD, edited(a={"line": 90}), run())
 
 
-def test_what_differs_is_said_field_by_field() -> None:
+def test_what_differs_is_said_field_by_field_and_added_and_taken_away_tasks_are() -> None:
     new = msgspec.structs.replace(edited(a={"body": "y", "retries": 2}), goal="more")
-
     assert ("~ goal: '' -> 'more'", "~ task a: body: 'x' -> 'y'", "~ task a: retries: 0 -> 2") == changes(
         OLD, new, run()
     ).lines
 
-
-def test_added_and_taken_away_tasks_are_said() -> None:
     new = msgspec.structs.replace(OLD, tasks=(*OLD.tasks[:2], task("d", 3, title="more", run="x")))
-
     assert PlanDiff(("- task c: c", "+ task d: more")) == changes(OLD, new, run())
 
 

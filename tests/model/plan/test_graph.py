@@ -30,15 +30,12 @@ def test_tasks_that_need_nothing_and_a_chain_are_one_rail() -> None:
     assert ["●", "●", "●"] == rails(plan(task("a"), task("b", needs=("a",)), task("c", needs=("b",))))
 
 
-def test_each_line_is_as_wide_as_the_others_and_has_its_task() -> None:
+def test_each_line_is_as_wide_as_the_others_with_its_task_and_ascii_on_ascii_terminals() -> None:
     lines = graph.graph(DIAMOND)
-
     assert 1 == len({len(line.rails) for line in lines})
     assert [None, "a", None, "b", "c", None, "d"] == [line.task and line.task.id for line in lines]
     assert [1, 1, 2, 2, 2, 3, 3] == [line.wave for line in lines]
 
-
-def test_ascii_terminals_get_ascii() -> None:
     assert all(line.isascii() for line in graph.text(DIAMOND, {"a": "done"}, utf8=False))
 
 
@@ -52,15 +49,11 @@ def test_a_line_says_who_does_it_how_it_stands_and_what_it_needs() -> None:
     ]
 
 
-def test_the_head_counts_and_says_what_the_plan_says_of_itself() -> None:
+def test_the_head_counts_and_has_the_plans_words_and_needs_beyond_the_last_rail_are_written() -> None:
     text = "# x\n**Goal:** go\n**Architecture:** one\n## Wave 1\n### Task 1: a"
-
     assert ["x: 1 task in 1 wave", "goal: go", "architecture: one"] == graph.text(read(text, "x.md"))[:3]
 
-
-def test_beyond_the_last_rail_needs_are_only_written() -> None:
     wide = plan(*(task(f"t{n}") for n in range(40)), *(task(f"u{n}", needs=(f"t{n}",)) for n in range(40)))
-
     assert max(map(len, rails(wide))) <= 2 * graph.MOST_RAILS + 1
     assert "needs t39" in graph.text(wide)[-1]
 
@@ -105,15 +98,12 @@ def test_ten_thousand_tasks_are_read_and_drawn() -> None:
     assert 10_101 == len(drawn)
 
 
-def test_a_task_that_needs_all_others_is_drawn_last() -> None:
+def test_a_task_that_needs_all_others_is_drawn_last_and_a_far_need_is_no_deep_recursion() -> None:
+    """Each task needs the one written below it."""
     assert " last " in graph.text(read(toml(1_000), "p.toml"))[-1]
     assert 2 * graph.MOST_RAILS + 2 >= max(len(line.rails) for line in graph.graph(read(toml(1_000), "p.toml")))
 
-
-def test_a_need_far_below_its_own_line_is_no_deep_recursion() -> None:
-    """Each task needs the one written below it."""
     deep = "".join(
         f'[[task]]\nid = "t{n}"\nrun = "x"\nneeds = {[f"t{n + 1}"] if n < 4_999 else []}\n' for n in range(5_000)
     )
-
     assert 5_000 == read(deep, "p.toml").waves

@@ -194,28 +194,22 @@ def test_skip_takes_whatever_is_not_settled() -> None:
     assert T.DONE is run(*done("a"), steered("skip", "a")).of("a").state
 
 
-def test_a_person_may_want_anything_done_again_that_was_begun() -> None:
+def test_a_person_may_want_anything_again_that_was_begun_without_a_failure_of_it() -> None:
     for facts in ((began("a"),), done("a"), failed("a"), (began("a"), claimed("a"))):
         at = run(*facts, steered("retry", "a")).of("a")
         assert (T.WAITING, 1) == (at.state, at.attempt)
         assert at.failures
     assert () == run(steered("retry", "a")).of("a").failures
 
-
-def test_what_a_person_wants_again_does_not_count_as_its_failure() -> None:
     assert 0 == run(began("a"), steered("retry", "a"), began("a", 2, "sb")).of("a").tries
     assert 1 == run(*failed("a"), steered("retry", "a"), began("a", 2, "sb")).of("a").tries
 
 
-def test_another_agent_takes_the_place_from_the_next_attempt_on() -> None:
+def test_another_agent_takes_the_place_from_the_next_attempt_on_and_an_ended_plan_is_not_steered() -> None:
     now = run(*failed("a"), steered("replace", "a", "codex"), began("a", 2, "sb"))
-
     assert ("codex", 2) == (now.of("a").agent, now.of("a").attempt)
 
-
-def test_a_plan_that_has_ended_is_not_steered_any_more() -> None:
     over = run(*done("a"), PlanEnded(at=99, outcome="done"))
-
     for deed in ("pause", "advance", "abort"):
         assert over == apply(over, steered(deed))
     assert ("ended", "done", 99) == (over.state, over.outcome, over.ended_at)

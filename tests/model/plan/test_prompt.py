@@ -21,26 +21,21 @@ def told(id_: str, of: Plan = PLAN, at: TaskRun | None = None, shares: bool = Fa
     return prompt(of, of.task(id_), at or TaskRun(), shares=shares, results=results)
 
 
-def test_the_head_of_the_plan_is_in_every_prompt() -> None:
+def test_the_head_of_the_plan_is_in_every_prompt_and_elsewhere_nothing_of_a_missing_kasmon() -> None:
     for one in PLAN.tasks:
         assert "# tidy\nGoal: log in\nArchitecture: one service\nTech stack: Go\n" in told(one.id)
 
-
-def test_an_agent_elsewhere_is_told_nothing_of_a_kasmon_that_is_not_there() -> None:
     there = prompt(PLAN, PLAN.task("a"), TaskRun(), shares=False, results={}, is_elsewhere=True)
-
     assert "kasmon ctx" in told("a")
     assert "kasmon ctx" not in there
     assert "When the task is done, end your turn.\nWhat those after you should know goes into" in there
 
 
-def test_it_says_which_task_it_is_and_who_works_beside_it() -> None:
+def test_it_says_which_task_it_is_who_works_beside_it_and_what_not_to_touch_in_a_shared_folder() -> None:
     assert "This is task 1 of wave 1: the store. One other task runs in parallel." in told("a")
     assert "This is task 3 of wave 2: the login.\n" in told("c")
     assert "2 other tasks run in parallel." in told("a", plan(task("a"), task("b"), task("c")))
 
-
-def test_who_shares_a_folder_is_told_what_not_to_touch() -> None:
     assert "never stash" in told("a", shares=True)
     assert "stash" not in told("a")
     assert "stash" not in told("c", shares=True)  # it is alone in its wave
@@ -63,14 +58,12 @@ def test_the_body_stands_whole_between_head_and_foot() -> None:
     assert f"\n## The task\n\n{body}\n" in told("a", plan(task("a", body=body)))
 
 
-def test_only_what_others_need_is_asked_for_and_handed_on() -> None:
+def test_only_what_others_need_is_asked_for_and_handed_on_a_long_result_by_its_beginning() -> None:
     assert result_file(PLAN.task("a")) in told("a")
     assert "result.md" not in told("b")
     assert "## What task a left for you\n\nThe API is in store.go." in told("c", a="The API is in store.go.")
     assert "left for you" not in told("c")
 
-
-def test_of_a_long_result_the_beginning_is_told() -> None:
     assert LONGEST_RESULT == told("c", a="x" * 100_000).count("x" * 10) * 10
 
 

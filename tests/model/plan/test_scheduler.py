@@ -209,16 +209,12 @@ def test_a_wave_goes_on_by_itself_where_the_plan_says_so_or_nobody_can_be_asked(
     assert ["begin c 1"] == steps(of, run(*BOTH, headless=headless))
 
 
-def test_a_wave_with_a_failure_never_goes_on_by_itself() -> None:
+def test_a_wave_with_a_failure_never_goes_on_by_itself_and_levels_of_an_asking_graph_are_waves() -> None:
     auto = msgspec.structs.replace(WAVES, advance="auto")
     found = next_of(auto, run(*done("a"), *failed("b")))
-
     assert ([], "task b failed: retry, replace, skip, or abort") == (words(found), found.question)
 
-
-def test_the_levels_of_a_graph_are_waves_too_where_the_plan_wants_to_be_asked() -> None:
     asking = msgspec.structs.replace(GRAPH, advance="ask")
-
     assert "wave 1 is done: start wave 2" == next_of(asking, run(*BOTH)).question
 
 
@@ -283,13 +279,15 @@ def test_an_agent_that_is_lost_is_told_and_not_begun_again() -> None:
 # What failed
 
 
-def test_a_failed_task_is_tried_again_as_often_as_it_says() -> None:
+def test_a_failed_task_is_tried_again_as_often_as_it_says_also_after_a_person_had_it_done_again() -> None:
     of = plan(task("a", retries=2))
     once, twice = failed("a", 1), failed("a", 2)
-
     assert ["begin a 2"] == steps(of, run(*once))
     assert ["begin a 3"] == steps(of, run(*once, *twice))
     assert "task a failed: retry, replace, skip, or abort" == next_of(of, run(*once, *twice, *failed("a", 3))).question
+
+    of = plan(task("a", retries=1))
+    assert ["begin a 3"] == steps(of, run(began("a"), steered("retry", "a"), *failed("a", 2)))
 
 
 def test_a_person_may_have_it_tried_once_more_each_time() -> None:
@@ -298,12 +296,6 @@ def test_a_person_may_have_it_tried_once_more_each_time() -> None:
     assert ["begin a 2"] == steps(of, run(*failed("a"), steered("retry", "a")))
     found = next_of(of, run(*failed("a"), steered("retry", "a"), *failed("a", 2)))
     assert ([], "task a failed: retry, replace, skip, or abort") == (words(found), found.question)
-
-
-def test_what_a_person_had_done_again_keeps_its_own_retries() -> None:
-    of = plan(task("a", retries=1))
-
-    assert ["begin a 3"] == steps(of, run(began("a"), steered("retry", "a"), *failed("a", 2)))
 
 
 @pytest.mark.parametrize(
@@ -334,13 +326,10 @@ def test_the_session_of_a_task_that_is_given_up_ends_at_once(facts: tuple[PlanFa
     assert "end sa" in steps(plan(task("a"), task("b")), run(*facts), session("a", S.WORKING))
 
 
-def test_the_session_of_a_claimed_task_lives_on_for_a_look() -> None:
+def test_the_session_of_a_claimed_task_lives_on_and_a_question_does_not_wait_for_those_that_end() -> None:
     assert ["begin b 1"] == steps(WAVES, run(began("a"), claimed("a")), session("a", S.IDLE))
 
-
-def test_a_question_does_not_wait_for_sessions_that_end() -> None:
     found = next_of(WAVES, run(*done("a"), *failed("b")), session("b", S.WORKING))
-
     assert (["end sb"], "task b failed: retry, replace, skip, or abort") == (words(found), found.question)
 
 
@@ -354,14 +343,11 @@ def test_nobody_is_asked_about_what_is_tried_again_by_itself() -> None:
 # The end
 
 
-def test_a_plan_is_done_when_all_of_it_was_checked() -> None:
+def test_a_plan_is_done_when_all_of_it_was_checked_and_else_only_claimed() -> None:
     of = plan(task("a", check="true"))
     facts = (began("a"), claimed("a"), checked("a", True), TaskDone(at=3, task="a", attempt=1))
-
     assert ["finish done"] == steps(of, run(*facts))
 
-
-def test_a_plan_of_which_something_was_only_claimed_is_claimed() -> None:
     assert ["finish claimed, 1 skipped"] == steps(plan(task("a"), task("b")), run(*done("a"), steered("skip", "b")))
 
 
@@ -387,11 +373,8 @@ def test_where_nobody_can_be_asked_a_failure_ends_the_plan_once_nothing_runs() -
     assert ["finish failed, tasks a, b failed: retry, replace, skip, or abort"] == steps(WAVES, over)
 
 
-def test_a_plan_that_nobody_watches_can_be_paused_between_two_tasks() -> None:
+def test_a_plan_that_nobody_watches_can_be_paused_and_one_who_watches_decides_when_all_failed() -> None:
     assert [] == steps(WAVES, run(*BOTH, steered("pause"), headless=True))
-
-
-def test_somebody_who_watches_decides_himself_when_all_has_failed() -> None:
     assert [] == steps(WAVES, run(*failed("a"), *failed("b")))
 
 
@@ -450,16 +433,12 @@ def test_a_command_that_was_noted_and_never_typed_is_typed() -> None:
     assert [] == steps(CLIVE, run(*facts), session("1", S.IDLE, receipt_at(50.0)))
 
 
-def test_a_command_that_failed_is_tried_again_in_the_same_terminal() -> None:
+def test_a_command_that_failed_is_tried_again_in_the_same_terminal_and_a_first_one_in_a_new_one() -> None:
     of = plan(task("1", run="x"), task("2", run="y", inherits="1", retries=1), advance="auto")
     facts = (*done("1"), began("2", session="s1"), TaskFailed(at=20, task="2", attempt=1, why="no"))
-
     assert ["begin 2 2"] == steps(of, run(*facts), session("1", S.IDLE))
 
-
-def test_a_first_command_that_failed_gets_a_new_terminal() -> None:
     of = plan(task("1", run="x", retries=1), task("2", run="y", inherits="1"), advance="auto")
-
     assert ["end s1"] == steps(of, run(*failed("1")), session("1", S.IDLE))
     assert ["begin 1 2"] == steps(of, run(*failed("1")), session("1", S.ENDED))
 

@@ -96,9 +96,13 @@ def test_an_idle_agent_has_not_given_its_word(more: dict[str, Any]) -> None:
     assert said(turned("a", **more)) is None
 
 
-def test_a_turn_that_ended_in_an_error_failed_with_its_words() -> None:
+def test_a_turn_that_ended_in_an_error_and_a_prompt_that_was_not_taken_failed_with_the_reason() -> None:
     assert TaskOutcome("", "overloaded") == said(turned("a", turn_ended="error", turn_error="overloaded"))
     assert TaskOutcome("", "its turn ended in an error") == said(turned("a", turn_ended="error"))
+
+    refused = receipt(R.REFUSED, reason="it is too long")
+    assert TaskOutcome("", "it did not accept its prompt: it is too long") == said(turned("a", receipts=(refused,)))
+    assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(refused, FINISHED)))
 
 
 def test_a_prompt_whose_turn_failed_is_no_claim_also_where_one_before_was_done() -> None:
@@ -106,13 +110,6 @@ def test_a_prompt_whose_turn_failed_is_no_claim_also_where_one_before_was_done()
 
     assert TaskOutcome("", "API Error: 400") == said(turned("a", receipts=(FINISHED, failed)))
     assert said(turned("a", receipts=(failed,), turn_ended="limit")) is None
-
-
-def test_a_prompt_that_was_not_taken_failed_with_the_reason() -> None:
-    refused = receipt(R.REFUSED, reason="it is too long")
-
-    assert TaskOutcome("", "it did not accept its prompt: it is too long") == said(turned("a", receipts=(refused,)))
-    assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(refused, FINISHED)))
 
 
 def test_a_turn_reports_a_task_whose_prompt_a_person_sent_again_or_which_the_agent_had_before_a_crash() -> None:

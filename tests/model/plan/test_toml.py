@@ -219,12 +219,13 @@ def test_an_unknown_agent_is_told_on_the_line_of_its_task_whatever_its_host_or_o
     assert ["2: the plan uses the unknown agent 'gpt'; available: claude"] == faults(text, agents=("claude",))
 
 
-def test_a_check_has_a_time_limit_of_its_own() -> None:
+def test_a_check_has_a_time_limit_of_its_own_and_a_need_that_is_named_twice_is_one() -> None:
     [own, usual] = read(
         tasks("run='a'\ntime_limit='9s'\ncheck='b'\ncheck_time_limit='2h'", "run='c'\ntime_limit='9s'"), "p.toml"
     ).tasks
-
     assert (7200, 9, 600) == (own.check_limit_s, own.time_limit_s, usual.check_limit_s)
+
+    assert ("1",) == read(tasks("run='a'", "run='b'\nneeds=['1', 1, '1']"), "p.toml").tasks[1].needs
 
 
 def test_odd_line_ends_and_text_that_looks_like_keys_do_not_move_the_lines() -> None:
@@ -233,10 +234,6 @@ def test_odd_line_ends_and_text_that_looks_like_keys_do_not_move_the_lines() -> 
 
     text = tasks("prompt = '''\nretries = 3\n[[task]]\n'''\ncheck = \"echo '''\"\nretries = -2")
     assert ["7: retries of task '1' is -2; the minimum is 0"] == faults(text)
-
-
-def test_a_need_that_is_named_twice_is_one() -> None:
-    assert ("1",) == read(tasks("run='a'", "run='b'\nneeds=['1', 1, '1']"), "p.toml").tasks[1].needs
 
 
 ELSEWHERE = """done_by = "said"

@@ -50,11 +50,9 @@ def test_what_is_no_picture_is_refused(data: bytes) -> None:
         build_image("x.png", data)
 
 
-def test_a_broken_jpeg_has_no_size_and_ends() -> None:
+def test_a_broken_jpeg_has_no_size_and_a_picture_over_the_limit_is_refused_with_both_sizes() -> None:
     assert 0 == build_image("a", b"\xff\xd8\xff\xe0\x00\x00").width
 
-
-def test_a_picture_over_the_limit_is_refused_with_both_sizes() -> None:
     with pytest.raises(UsageError, match=r"has 6\.0 MB; the limit is 5\.0 MB"):
         build_image("big.png", png(1, 1, 6_000_000))
 

@@ -69,14 +69,10 @@ def test_a_rename_has_both_names_and_a_mode_both_modes() -> None:
     assert ("new", "old", ("100644", "100755")) == (file.name, file.old_name, file.modes)
 
 
-def test_names_that_git_quotes_are_read() -> None:
+def test_names_that_git_quotes_are_read_also_with_what_separates_names() -> None:
     whole = 'diff --git "a/tab\\there" "b/tab\\there"\n--- "a/tab\\there"\n+++ "b/tab\\there"\n@@ -1 +1 @@\n-a\n+b\n'
     mode = 'diff --git "a/\\303\\274 \\"x" "b/\\303\\274 \\"x"\nold mode 100644\nnew mode 100755\n'
-
     assert ["tab\there", 'ü "x'] == [file.name for file in split(whole + mode)]
 
-
-def test_the_name_of_a_new_empty_file_may_contain_what_separates_names() -> None:
     (change,) = split("diff --git a/x b/x b b/x b/x b\nnew file mode 100644\n")
-
     assert "x b/x b" == change.name

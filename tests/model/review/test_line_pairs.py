@@ -6,17 +6,13 @@ from kasmon.model.review.line_pairs import LinePairs, align, compare_words
 from tests.model.review.test_file_changes import of
 
 
-def test_a_removed_line_is_paired_with_the_one_that_replaced_it() -> None:
+def test_a_removed_line_is_paired_with_its_replacement_and_similar_ones_across_others() -> None:
     pairs = LinePairs(parse(of("src/x.py").lines))
-
     assert ((1, 1), (2, 3), (None, 4), (5, 5)) == pairs.in_hunk(0)
     assert [3, 2, None, None] == [pairs.partner(line) for line in (2, 3, 4, 5)]
 
-
-def test_similar_lines_are_paired_across_inserted_and_removed_ones() -> None:
     old = ["def total(rows):", "    # sums them", "    return sum(rows)"]
     new = ["", "@cached", "def total(rows, limit):", "    return sum(rows[:limit])", "    # end"]
-
     assert [(None, 0), (None, 1), (0, 2), (1, None), (2, 3), (None, 4)] == list(align(old, new))
     assert [(0, 0), (1, None)] == list(align(["alpha", "beta"], ["gamma"]))
 

@@ -74,14 +74,11 @@ def test_an_interpreter_has_the_state_of_its_sandbox(phase: SandboxPhase, held: 
     assert (phase.value, state) == (now.phase, now.state)
 
 
-def test_a_checkpoint_that_is_being_kept_changes_no_state() -> None:
+def test_a_checkpoint_changes_no_state_and_only_the_end_that_was_reached_is_the_sessions() -> None:
     works = session(*MADE, TurnStarted(at=3.0), moved(SandboxPhase.PERSISTING, intended=True, held=True))
-
     assert SessionState.WORKING is works.state
     assert SessionState.WORKING is apply(works, moved(SandboxPhase.RUNNING)).state
 
-
-def test_only_the_end_that_was_reached_is_the_sessions_end() -> None:
     assert SessionState.IDLE is session(*MADE, moved(SandboxPhase.EXPIRED, intended=True)).state
 
 
@@ -126,18 +123,14 @@ def test_use_is_when_a_turn_begins_or_ends() -> None:
     assert (60.0, 1) == (now.sandbox_state.used_at, now.sandbox_state.turn)
 
 
-def test_another_sandbox_in_the_place_of_a_lost_one_has_no_longer_life() -> None:
+def test_one_in_the_place_of_a_lost_one_has_no_longer_life_and_one_begun_again_its_own() -> None:
     lost = session(*MADE, moved(SandboxPhase.CREATING, at=500.0, intended=True, generation=2))
-
     assert lost.sandbox_state is not None
     assert (1.0, 500.0) == (lost.sandbox_state.born_at, lost.sandbox_state.used_at)
 
-
-def test_one_that_is_begun_again_after_its_end_has_a_life_of_its_own() -> None:
     again = session(
         *MADE, moved(SandboxPhase.EXPIRED), moved(SandboxPhase.CREATING, at=500.0, intended=True, generation=2)
     )
-
     assert again.sandbox_state is not None
     assert (500.0, None) == (again.sandbox_state.born_at, again.sandbox_state.runtime)
 

@@ -149,16 +149,13 @@ def test_what_a_piece_of_text_is_stands_beside_it() -> None:
     assert expected == {text: styles.get(text) for text in expected}
 
 
-def test_code_keeps_its_lines_and_everything_else_its_marks() -> None:
+def test_code_keeps_its_lines_broken_only_where_they_must_be_and_everything_else_its_marks() -> None:
     text = "```python\ndef f():\n    return  1\n```\n2 * 3 * 4 | `a\n> said\n1. one\n|a|b|\n# \n#hash"
-
     assert shown(MessageWritten(at=AT, text=text)) == (
         "  │ python · copy\n  │ def f():\n  │     return  1\n  2 * 3 * 4 | `a\n  │ said\n"
         "  1. one\n     |a|b|\n\n  #hash"
     )
 
-
-def test_code_is_broken_where_it_must_be_and_whole_otherwise() -> None:
     assert shown(MessageWritten(at=AT, text="```\naaaa bbbb cccc dddd\n```"), width=18) == (
         "  │ copy\n  │ aaaa bbbb cccc\n  │  dddd"
     )
@@ -378,10 +375,12 @@ def test_a_prompt_that_was_lost_is_said(state: ReceiptState, is_said: bool) -> N
     )
 
 
-def test_the_end_of_a_turn_fills_its_row_and_names_its_error() -> None:
+def test_the_end_of_a_turn_fills_its_row_with_its_error_and_the_tokens_that_come_behind_it() -> None:
     last = transcript(TurnStarted(at=AT), TurnEnded(at=AT + 5.5, reason="error", error="no network")).lines(50)[-2:]
-
     assert ["✗ no network", "── failed · 08:00:05 · 5.5 s " + "─" * 21] == [line.text for line in last]
+
+    text = shown(TurnStarted(at=AT), TurnEnded(at=AT), UsageReported(at=AT, input=7, output=8))
+    assert "7 in, 8 out" in text.splitlines()[-1]
 
 
 def test_a_turn_lasts_from_its_own_beginning_whatever_it_takes_in_meanwhile() -> None:
@@ -389,12 +388,6 @@ def test_a_turn_lasts_from_its_own_beginning_whatever_it_takes_in_meanwhile() ->
 
     assert "7.0 s" in shown(own, taken_in, end).splitlines()[-1]
     assert "2.0 s" in shown(own, SessionStarted(at=AT + 1), taken_in, end).splitlines()[-1]
-
-
-def test_tokens_that_come_behind_the_turn_join_its_end() -> None:
-    text = shown(TurnStarted(at=AT), TurnEnded(at=AT), UsageReported(at=AT, input=7, output=8))
-
-    assert "7 in, 8 out" in text.splitlines()[-1]
 
 
 def test_text_that_is_being_written_stands_at_the_end_until_its_fact_comes() -> None:

@@ -172,17 +172,13 @@ def test_no_row_is_wider_than_the_card(width: int) -> None:
         assert width >= max(map(len, rows(asked, width)))
 
 
-def test_an_edit_stands_as_a_diff_with_its_line_numbers() -> None:
+def test_an_edit_stands_as_a_diff_with_line_numbers_and_shows_once_what_that_does_not() -> None:
     text = shown(change("x"))
-
     assert "42 -    name = Column" in text
     assert "44 +    since = Column" in text
 
-
-def test_what_a_diff_shows_is_not_shown_twice_and_what_it_does_not_show_is() -> None:
     new = '    name = Column("name", max(8, min(names, widest)))'
     asked = change("x", input={"new_string": new, "replace_all": "true"})
-
     assert 1 == shown(asked).count("max(8, min(names, widest))")
     assert "replace_all" in shown(asked)
 
@@ -241,24 +237,17 @@ def test_secrets_are_not_shown_and_counted() -> None:
     assert KEY not in told.title()
 
 
-def test_an_edited_command_gets_its_secrets_back() -> None:
+def test_an_edited_command_gets_its_secrets_back_but_those_taken_out_and_a_broken_hole_is_none() -> None:
     asked = command("x", f"curl -H 'Bearer {KEY}' https://example.com")
     text = get_editable_text(asked)
     assert KEY not in text
-
     assert {"command": f"curl -H 'Bearer {KEY}' https://example.org"} == parse_edit(asked, text.replace(".com", ".org"))
 
-
-def test_a_secret_that_was_taken_out_stays_out() -> None:
     asked = command("x", f"curl --token {KEY} x")
     hole = get_editable_text(asked).removeprefix("curl --token ").removesuffix(" x")
-
     assert {"command": "curl x"} == parse_edit(asked, get_editable_text(asked).replace(f"--token {hole} ", ""))
 
-
-def test_a_broken_hole_is_no_command() -> None:
     asked = command("x", f"curl --token {KEY} x")
-
     with pytest.raises(UnfinishedEdit, match="hidden part"):
         parse_edit(asked, get_editable_text(asked).replace("characters⟩", "character"))
     with pytest.raises(UnfinishedEdit, match="hidden part"):
@@ -302,14 +291,11 @@ def test_a_secret_in_json_is_hidden_in_its_quotes() -> None:
     assert json.loads(json.dumps(asked.input)) == parse_edit(asked, text, known)
 
 
-def test_what_would_be_lost_in_a_box_cannot_be_edited() -> None:
+def test_what_would_be_lost_in_a_box_cannot_be_edited_and_a_diff_keeps_its_colours_apart() -> None:
     assert can_edit(command("x", "ls -l"))
     assert not can_edit(command("x", "ls\u202e"))
     assert not can_edit(question("x"))
 
-
-def test_a_diff_keeps_its_colours_apart() -> None:
     tokens = {token for line in sheet(change("x")).rows(80) for _, token in line.spans}
-
     assert {"added", "removed", "hunk"} <= {str(token) for token in tokens}
     assert DIFF.count("\n") <= len(rows(change("x"), 200))

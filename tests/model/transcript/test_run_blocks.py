@@ -45,15 +45,11 @@ def test_what_it_printed_stands_below_with_how_it_ended() -> None:
     assert "  ⎿ no" in rows
 
 
-def test_what_it_prints_is_shown_as_it_is_while_it_runs_and_never_as_markdown() -> None:
+def test_what_it_prints_is_shown_as_it_is_while_it_runs_and_once_as_a_fact() -> None:
     rows = told(began(), written="# 1\n**2**")
-
     assert rows[-2:] == ["  ⎿ # 1", "    **2**"]
 
-
-def test_what_it_printed_is_not_there_twice_once_it_is_a_fact() -> None:
     rows = told(began(), ended(), written="1\n2\n3")
-
     assert 1 == sum("1" in row and "⎿" in row for row in rows)
     assert "    3" == rows[-1]
 

@@ -45,16 +45,13 @@ def test_each_run_has_its_end_and_the_files_that_were_kept_after_it() -> None:
     ) == find_runs(LOG, nothing)
 
 
-def test_what_leads_to_a_checkpoint_ends_there() -> None:
+def test_what_leads_to_a_checkpoint_ends_there_and_has_none_of_an_agents_own_tools() -> None:
     assert (("python", "x = 1"), ("bash", "false")) == replay(LOG, nothing, "c1")
     assert 4 == len(replay(LOG, nothing))
     with pytest.raises(NotFoundError):
         replay(LOG, nothing, "c9")
 
-
-def test_an_agents_own_tools_are_none_of_it() -> None:
     mine = ToolStarted(at=1.0, call="1", tool="bash", input='{"command": "ls"}')
-
     assert () == find_runs([mine, ToolStarted(at=1.0, call="2", tool="Read", input='{"code": "x"}')], nothing)
 
 

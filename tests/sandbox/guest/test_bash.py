@@ -58,11 +58,8 @@ def test_wrong_syntax_names_its_line_and_ends_nothing(channel: GuestChannel) -> 
     assert ran.session_preserved
 
 
-def test_stdin_is_at_its_end_also_for_the_shells_own_read(channel: GuestChannel) -> None:
+def test_stdin_is_at_its_end_also_for_read_and_output_sent_elsewhere_is_back_later(channel: GuestChannel) -> None:
     assert "[] 1\n" == bash(channel, "read -r line; echo [$line] $?; cat").stdout
-
-
-def test_output_that_code_sent_elsewhere_is_back_in_the_next_run(channel: GuestChannel) -> None:
     assert "" == bash(channel, "exec >/dev/null 2>&1; echo hidden").stdout
     assert "seen\n" == bash(channel, "echo seen").stdout
 

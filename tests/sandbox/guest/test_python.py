@@ -110,11 +110,9 @@ def test_stdout_and_stderr_are_separate_and_those_of_children_count(channel: Gue
     assert ("a\nc\nd\n", "b\ne\n") == (ran.stdout, ran.stderr)
 
 
-def test_stdin_is_at_its_end(channel: GuestChannel) -> None:
+def test_stdin_is_at_its_end_and_bytes_that_are_no_text_are_shown_as_such(channel: GuestChannel) -> None:
     assert "EOFError" in python(channel, "input()").stderr
 
-
-def test_bytes_that_are_no_text_are_shown_as_such(channel: GuestChannel) -> None:
     assert (
         "\N{REPLACEMENT CHARACTER}ok" == python(channel, r"import sys; _ = sys.stdout.buffer.write(b'\xffok')").stdout
     )

@@ -52,8 +52,11 @@ def test_a_long_pause_goes_to_disk_where_its_tier_can_else_it_ends(keeps_memory:
     assert DueStep(step, 2800.0, "not used for 30 min") == after(SLEEPS, keeps_memory=keeps_memory)
 
 
-def test_it_ends_where_the_settings_say_so_even_if_its_tier_could_pause() -> None:
+def test_it_ends_where_the_settings_say_so_before_any_pause_that_its_tier_could_do() -> None:
     assert LifecycleStep.END is expected(after(SLEEPS, LifetimeTerms(on_timeout="end"), keeps_memory=True)).step
+
+    terms = LifetimeTerms(standby_after_s=60.0, idle_timeout_s=60.0)
+    assert LifecycleStep.END is expected(after(RUNS, terms)).step
 
 
 def test_a_life_is_over_after_its_time_on_disk_or_in_use() -> None:
@@ -61,12 +64,6 @@ def test_a_life_is_over_after_its_time_on_disk_or_in_use() -> None:
 
     busy = msgspec.structs.replace(RUNS, used_at=87_399.0)
     assert DueStep(LifecycleStep.END, 87_400.0, "maximum lifetime of 24 h reached") == after(busy)
-
-
-def test_the_end_goes_before_sleep_where_both_are_due() -> None:
-    terms = LifetimeTerms(standby_after_s=60.0, idle_timeout_s=60.0)
-
-    assert LifecycleStep.END is expected(after(RUNS, terms)).step
 
 
 def test_zero_is_never_and_what_is_gone_has_nothing_to_come() -> None:

@@ -16,14 +16,11 @@ def test_a_true_client_names_its_host_or_nobody_in_any_pieces() -> None:
     assert {None} == {read_hello(said[:length]) for length in range(len(said))}
 
 
-def test_it_may_be_spread_over_records() -> None:
+def test_it_may_be_spread_over_records_and_one_that_hides_another_is_known() -> None:
     content = hello("example.org")[5:]
     spread = b"".join(record(content[at : at + 7]) for at in range(0, len(content), 7))
-
     assert TlsClientHello("example.org", False) == read_hello(spread)
 
-
-def test_a_hello_that_hides_another_one_is_known() -> None:
     assert TlsClientHello("example.org", True) == read_hello(made(naming(b"Example.ORG"), (ENCRYPTED, b"\0" * 40)))
 
 

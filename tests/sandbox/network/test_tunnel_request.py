@@ -32,16 +32,12 @@ def test_a_request_goes_on_with_the_name_of_its_host_and_alone() -> None:
     assert ("example.org", 80, 0) == (head.host, head.port, head.length)
 
 
-def test_its_port_and_its_body_are_its_own() -> None:
+def test_its_port_and_its_body_are_its_own_and_no_header_makes_a_request_of_its_body() -> None:
     head = ask("POST http://example.org:8080 HTTP/1.1", "Content-Length: 12")
-
     assert (8080, 12) == (head.port, head.length)
     assert head.onward.startswith(b"POST / HTTP/1.1\r\nHost: example.org:8080\r\ncontent-length: 12\r\n")
 
-
-def test_no_header_can_make_a_request_of_its_body() -> None:
     head = ask("POST http://example.org/ HTTP/1.1", "Connection: content-length", "Content-Length: 12")
-
     assert b"content-length: 12" in head.onward
 
 

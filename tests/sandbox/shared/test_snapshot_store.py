@@ -178,17 +178,14 @@ def test_one_that_something_else_wrote_is_refused_by_name(snapshots: SnapshotSto
         snapshots.require_usable(msgspec.structs.replace(MADE_BY, **{what: "other"}))
 
 
-def test_one_of_another_session_is_refused(snapshots: SnapshotStore) -> None:
-    keep(snapshots)
-
-    with pytest.raises(SnapshotRefusedError, match="belongs to the session 'abcdefgh'"):
-        SnapshotStore(snapshots.folder, OTHER, "microvm").require_usable(MADE_BY)
-
-
-def test_where_there_is_none_that_is_said(snapshots: SnapshotStore) -> None:
+def test_where_there_is_none_that_is_said_and_one_of_another_session_is_refused(snapshots: SnapshotStore) -> None:
     with pytest.raises(SnapshotRefusedError, match="there is none"):
         snapshots.require_usable(MADE_BY)
     assert snapshots.current() is None
+
+    keep(snapshots)
+    with pytest.raises(SnapshotRefusedError, match="belongs to the session 'abcdefgh'"):
+        SnapshotStore(snapshots.folder, OTHER, "microvm").require_usable(MADE_BY)
 
 
 def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(snapshots: SnapshotStore, tmp_path: Path) -> None:

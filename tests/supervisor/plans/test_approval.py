@@ -35,15 +35,12 @@ def lines(*tasks: str) -> list[str]:
     return describe_plan(agents, CONFIG, Path("/p"))
 
 
-def test_every_agent_is_shown_with_its_command_and_its_tasks() -> None:
+def test_every_agent_is_shown_with_its_command_and_tasks_and_every_command_and_check_whole() -> None:
     assert "Plan 'tidy': 4 tasks in 1 waves, in /p" == lines("cat", "", "cat")[0]
     assert "  starts 'cat' (/bin/cat --dangerous 'two words') for tasks t0, t2" == lines("cat", "", "cat")[1]
     assert lines("cat", "", "cat")[2].endswith(" -m kasmon.scripted) for task t1")
 
-
-def test_every_command_and_check_is_shown_whole() -> None:
     said = lines()
-
     assert "  runs in the shell of task last: rm -rf build\nmake" in said
     assert "  checks task last by: make test" in said
 

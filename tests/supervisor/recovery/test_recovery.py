@@ -35,18 +35,14 @@ def known(*prompts: str, **other: Any) -> LoggedConversation:
 # Which one it is
 
 
-def test_id_folder_first_prompt_and_last_message_prove_a_conversation() -> None:
+def test_id_folder_first_prompt_and_last_message_prove_a_conversation_also_if_it_went_on() -> None:
     it = find_match(known("fix it", "test it", id=ID, last_messages=("done",)), [kept(OTHER), kept()])
-
     assert ("proven", kept()) == (it.kind, it.conversation)
     assert "matched by its id, its folder, its first prompt, its last message" == it.why
 
-
-def test_one_that_went_on_after_our_last_prompt_is_still_known() -> None:
     it = find_match(
         known("fix it", "test it", id=ID, last_messages=("half",)), [kept(ID, "fix it", "test it", "typed by hand")]
     )
-
     assert "matched by its id, its folder, its first prompt, our last prompt, followed by more" == it.why
 
 
@@ -87,14 +83,11 @@ def test_ten_alike_in_one_folder_are_asked_for_the_newest_first() -> None:
     assert "10 conversations of its folder match" in it.why
 
 
-def test_where_nothing_said_is_known_even_the_only_one_is_asked_for() -> None:
+def test_where_nothing_said_is_known_the_only_one_is_asked_for_and_a_taken_or_older_one_is_none() -> None:
     it = find_match(known(is_whole=False), [kept()])
-
     assert ("ask", (kept(),)) == (it.kind, it.candidates)
     assert "no message proves it" in it.why
 
-
-def test_one_that_another_session_has_or_that_is_older_is_no_candidate() -> None:
     assert "none" == find_match(known(is_whole=False), [kept(), kept(OTHER, at=10.0)], taken={ID}).kind
 
 

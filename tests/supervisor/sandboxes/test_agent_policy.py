@@ -65,13 +65,11 @@ def test_what_is_handed_over_is_agreed_to_once_and_again_when_it_changes(here: P
             agent_policy.check_agreed(here, changed, agrees=False)
 
 
-def test_nothing_is_asked_where_nothing_is_handed_over(here: Paths) -> None:
+def test_nothing_is_asked_where_nothing_is_handed_over_and_nonsense_is_refused_before_anything(here: Paths) -> None:
     agent_policy.check_agreed(here, resolved(network=("github",)), agrees=False)
     agent_policy.check_agreed(here, resolved(files=(CopiedFile(source="~/none"),)), agrees=False)
     assert not (here.state / agent_policy.AGREED).exists()
 
-
-def test_what_makes_no_sense_is_refused_before_anything_is_made(here: Paths) -> None:
     for faulty in (
         resolved(network=("1.2.3.4",)),
         resolved(credentials=(Credential(name="KEY"),)),

@@ -98,12 +98,10 @@ def test_a_base_that_names_no_commit_is_an_error_and_leaves_nothing(repo: Repo, 
     assert not (tmp_path / "repo-worktrees").exists()
 
 
-def test_a_repository_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_says_what_to_do_and_outside_of_one_it_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="has no commit yet"):
         create(Repo(tmp_path / "r", commits=0).folder)
 
-
-def test_outside_of_a_repository_it_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="requires a git repository"):
         create(tmp_path)
 
@@ -441,16 +439,12 @@ def test_an_answer_that_gh_never_gives_is_an_error(repo: Repo, gh: Callable[[str
         create(repo.folder, base="pr:7")
 
 
-def test_a_pull_request_of_another_repository_is_refused(repo: Repo, gh: Callable[[str], Path]) -> None:
+def test_a_pull_request_of_another_repository_or_no_address_is_refused(repo: Repo, gh: Callable[[str], Path]) -> None:
     gh(recorded("a" * 40))
-
     with pytest.raises(NotFoundError, match=r"no remote of .* is the repository 'me/shop'"):
         create(repo.folder, base="pr:7")
 
-
-def test_a_pull_request_without_an_address_is_of_no_repository(repo: Repo, gh: Callable[[str], Path]) -> None:
     gh(json.dumps({"headRefOid": "a" * 40, "url": "https://[x"}))
-
     with pytest.raises(NotFoundError, match="no remote of"):
         create(repo.folder, base="pr:7")
 

@@ -14,11 +14,9 @@ def test_a_tool_ends_a_turn_and_one_with_a_plus_is_called_in_the_turn_before() -
     assert [(Step("bash", "a"), Step("bash", "b")), (Step("say", "c"),)] == turns("x %% bash a %% +bash b %% say c")
 
 
-def test_what_a_client_puts_behind_the_end_is_no_part_of_the_script() -> None:
+def test_what_a_client_puts_behind_the_end_is_no_part_of_the_script_and_an_unknown_verb_is_an_error() -> None:
     assert [(Step("say", "one"),)] == turns("x %% say one %% end\n<reminder> %% say two")
 
-
-def test_a_verb_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ScriptError, match="'sya' is no verb"):
         turns("x %% sya hello")
 
@@ -35,8 +33,9 @@ def test_parallel_calls_are_one_turn() -> None:
     assert ("out", "out") == place([both, CALL, CALL, RESULT, RESULT]).results
 
 
-def test_a_script_that_ends_with_a_tool_says_that_it_is_over() -> None:
+def test_a_script_that_ends_with_a_tool_says_so_and_a_prompt_without_one_ends_the_one_before() -> None:
     assert OVER == next_turn(place([Message(By.USER, "x %% bash a"), CALL, RESULT]))
+    assert PLAIN == next_turn(place([PROMPT, SPOKEN, CALL, RESULT, SPOKEN, Message(By.USER, "thanks")]))
 
 
 def test_the_latest_script_counts() -> None:
@@ -44,10 +43,6 @@ def test_the_latest_script_counts() -> None:
 
     assert (Step("say", "three"),) == next_turn(at)
     assert () == at.results
-
-
-def test_a_prompt_without_a_script_ends_the_script_before() -> None:
-    assert PLAIN == next_turn(place([PROMPT, SPOKEN, CALL, RESULT, SPOKEN, Message(By.USER, "thanks")]))
 
 
 def test_a_prompt_that_was_steered_into_a_turn_lets_the_script_go_on() -> None:

@@ -81,17 +81,13 @@ def test_the_end_of_a_turn_is_no_reason_and_that_of_a_long_piece_of_work_is_one(
     assert ["x has finished"] == watch.calls(STORM_S)
 
 
-def test_work_that_began_before_the_dashboard_opened_counts_whole() -> None:
+def test_work_that_began_before_the_dashboard_opened_counts_whole_and_stopped_work_is_unfinished() -> None:
     watch = Watch(working("x", ago=900))
     watch.now(idle("x", ago=0))
-
     assert ["x has finished"] == watch.calls()
 
-
-def test_who_was_stopped_has_not_finished() -> None:
     watch = Watch(working("x", ago=900))
     watch.now(ended("x", 0, stopped=True, ago=0))
-
     assert [] == watch.calls()
 
 

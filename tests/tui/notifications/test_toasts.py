@@ -33,13 +33,10 @@ def test_what_needs_nobody_is_not_told(after: Session) -> None:
     assert [] == told(working("x", "before"), after)
 
 
-def test_it_is_told_once() -> None:
+def test_it_is_told_once_and_a_further_request_too() -> None:
     assert [] == told(asking("x"), asking("x", last_line="still"))
 
-
-def test_a_further_request_is_told_too() -> None:
     one, two = command("x", "ls"), command("x", "make", 2)
-
     assert ["x has a request"] == told(asking("x", one), asking("x", one, two))
     assert [] == told(asking("x", one, two), asking("x", one))
 

@@ -107,11 +107,12 @@ def test_a_claim_that_nothing_checks_needs_a_person_and_one_that_is_checked_does
     assert ("checking", False) == find_card_state(board({"1": at(T.CLAIMED)}, gate=1), PLAN.task("1"))
 
 
-def test_a_failed_task_with_attempts_left_tries_again_by_itself() -> None:
+def test_a_failed_task_with_attempts_left_tries_again_and_what_nothing_holds_up_is_ready() -> None:
     plan = Plan(name="p", tasks=(task(1, "Try", 1, retries=1),), limit=1)
-
     assert "again" == find_card_state(board({"1": at(T.FAILED, tries=1)}, plan), plan.tasks[0]).name
     assert "failed" == find_card_state(board({"1": at(T.FAILED, tries=2)}, plan), plan.tasks[0]).name
+
+    assert "ready" == find_card_state(board({}, gate=1), PLAN.task("1")).name
 
 
 def test_in_a_plan_that_is_over_nothing_waits_and_nothing_runs() -> None:
@@ -121,10 +122,6 @@ def test_in_a_plan_that_is_over_nothing_waits_and_nothing_runs() -> None:
         find_card_state(shown, PLAN.task(number)).label for number in "13456"
     ]
     assert not any(find_card_state(shown, each).needs_person for each in PLAN.tasks)
-
-
-def test_what_nothing_holds_up_is_ready() -> None:
-    assert "ready" == find_card_state(board({}, gate=1), PLAN.task("1")).name
 
 
 HITS = {
@@ -176,8 +173,15 @@ def test_a_card_names_the_account_of_its_task_and_its_details_say_why_it_was_cho
     assert ["work: 12% are used" in facts[0], "one of work, home" in facts[1]] == [True, True]
 
 
-def test_that_a_claim_changed_nothing_stands_on_its_card() -> None:
+def test_that_a_claim_changed_nothing_or_what_another_one_changes_stands_on_its_card() -> None:
     assert rows(sample_boards.claimed(), "2")[3].endswith("nothing changed  2/3")
+
+    assert ["● ⇄ 3 Write the parser", "  web changes a.py too · Edit  src/parse.py"] == rows(board(), "3", 60, HITS)[
+        ::2
+    ]
+    assert ["◆ ⇄ 4 Explain a syntax error by its line", "  Bash  rm -rf build && make release"] == (
+        rows(board(), "4", 60, HITS)[::2]
+    )
 
 
 def test_a_cards_rows_are_as_wide_as_they_are_told() -> None:
@@ -188,15 +192,6 @@ def test_a_cards_rows_are_as_wide_as_they_are_told() -> None:
                 wide(board(), PLAN.task(number), width, TaskCardContext(LOOK, NOW)),
             ):
                 assert {width} == {sum(len(text) for text, _ in row) for row in drawn}
-
-
-def test_that_a_task_changes_what_another_one_changes_stands_on_its_card() -> None:
-    assert ["● ⇄ 3 Write the parser", "  web changes a.py too · Edit  src/parse.py"] == rows(board(), "3", 60, HITS)[
-        ::2
-    ]
-    assert ["◆ ⇄ 4 Explain a syntax error by its line", "  Bash  rm -rf build && make release"] == (
-        rows(board(), "4", 60, HITS)[::2]
-    )
 
 
 def led_by(task_session: str, *children: Session) -> PlanBoard:

@@ -33,13 +33,10 @@ def test_no_row_is_wider_than_there_is_room() -> None:
     assert all(len(row) <= 61 for row in texts(long, 61))
 
 
-def test_in_one_column_it_reads_as_a_diff() -> None:
+def test_in_one_column_it_reads_as_a_diff_and_without_lines_says_why() -> None:
     rows = texts(of("src/x.py"), two_columns=False)
-
     assert ["   @@ -1,3 +1,4 @@ def f():", " 1  same", " 2 -old line", " 2 +new line"] == rows[:4]
 
-
-def test_where_there_are_no_lines_it_says_why() -> None:
     assert ["Binary files a/p.png and b/p.png differ"] == texts(of("p.png"))
     assert ["It is empty."] == texts(of("empty"))
 

@@ -81,16 +81,12 @@ def test_it_is_marked_also_where_the_list_has_room_for_names_only() -> None:
     assert "⊠" in drawn(working("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail"), 44)
 
 
-def test_what_it_asks_stays_in_sight_beside_that() -> None:
+def test_what_it_asks_stays_in_sight_beside_that_and_once_it_has_ended_nobody_is_alarmed() -> None:
     shown = asking("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail")
-
     assert "not confined" in drawn(shown)
     assert "rm -rf build" in drawn(shown)
 
-
-def test_once_it_has_ended_nobody_is_alarmed() -> None:
     shown = interpreters("x", SessionState.ENDED, sandbox_state=sandbox_state(confinement=LEAKS))
-
     assert status.is_broken(shown)
     assert "" == words(shown)
 

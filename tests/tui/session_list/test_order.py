@@ -87,10 +87,12 @@ def test_a_fold_hides_nobody_who_needs_a_person() -> None:
     assert ["# wave /1", "docs", "links", "images"] == names(arranged(shown, by_wave))
 
 
-def test_what_is_folded_is_folded_to_its_end() -> None:
+def test_what_is_folded_is_folded_to_its_end_and_a_circle_of_parents_loses_no_row() -> None:
     shown = fleet(working("a"), working("b", parent=SessionId("a")), working("c", parent=SessionId("b")))
-
     assert ["a"] == names(arranged(shown, order.ListSettings(folded=frozenset({"a"}))))
+
+    shown = fleet(working("a", parent=SessionId("b")), working("b", parent=SessionId("a")))
+    assert {"a", "b"} == set(names(arranged(shown, order.ListSettings())))
 
 
 def test_child_rows_are_in_the_wave_of_their_parent() -> None:
@@ -99,12 +101,6 @@ def test_child_rows_are_in_the_wave_of_their_parent() -> None:
     assert ["# wave /1", "docs", "links", "# wave ", "readme"] == names(
         arranged(shown, order.ListSettings(group=GroupKey.WAVE))
     )
-
-
-def test_a_circle_of_parents_loses_no_row() -> None:
-    shown = fleet(working("a", parent=SessionId("b")), working("b", parent=SessionId("a")))
-
-    assert {"a", "b"} == set(names(arranged(shown, order.ListSettings())))
 
 
 def test_grouping_by_wave_puts_a_heading_above_each_wave() -> None:
@@ -271,15 +267,12 @@ def test_a_session_that_begins_to_need_the_user_changes_its_heading_in_any_order
     assert not arranger.update(after, difference(after, fleet(asking("a", workdir="/x", last_line="more"))))
 
 
-def test_a_folded_group_shows_only_what_needs_the_user() -> None:
+def test_a_folded_group_shows_only_what_needs_the_user_and_without_a_value_there_is_no_heading() -> None:
     folded = frozenset({"folder /x", "folder /y"})
-
     view = order.ListSettings(group=GroupKey.FOLDER, folded=folded)
     assert ["# folder /x", "a", "# folder /y"] == names(arranged(GROUPED, view))
     assert ("folder /x", "folder /y") == msgspec.structs.replace(view, folded=folded | {"b"}).layout.folded
 
-
-def test_without_any_value_there_is_no_heading() -> None:
     assert ["a", "b"] == names(arranged(fleet(idle("a"), idle("b")), order.ListSettings(group=GroupKey.TAG)))
 
 

@@ -149,9 +149,10 @@ def test_the_machine_has_a_column_only_in_a_list_with_other_machines(width: int,
     assert "machine" not in [column.title for column in columns(width, 14)]
 
 
-def test_without_its_column_a_session_of_another_machine_has_a_mark() -> None:
+def test_without_its_column_a_session_of_another_machine_has_a_mark_and_a_long_cut_its_day() -> None:
     assert "◎ train" in drawn(there("gpu-1", working("train")), 50).text
     assert "◎" not in drawn(working("train"), 50).text
+    assert "unreachable since 2026-09-20 14:13 (1 d)" in said(cut_off("arm", ago=86_400))
 
 
 def test_a_session_of_an_unreachable_machine_is_faint_and_shows_since_when() -> None:
@@ -163,10 +164,6 @@ def test_a_session_of_an_unreachable_machine_is_faint_and_shows_since_when() -> 
     assert "unreachable since 14:11 (2 min)  no sign of life" in strip.text
     assert colours <= {LOOK.style("faint").color, LOOK.style("soft").color}
     assert not any(word in strip.text for word in ("idle", "working", "gripper"))
-
-
-def test_the_time_of_a_long_cut_has_its_day() -> None:
-    assert "unreachable since 2026-09-20 14:13 (1 d)" in said(cut_off("arm", ago=86_400))
 
 
 @pytest.mark.parametrize(
@@ -198,14 +195,11 @@ def test_the_top_line_shows_the_fullest_limit_of_each_account_where_it_has_space
     assert LOOK.style("warn.bold", "surface") == near.style
 
 
-def test_a_row_shows_tokens_and_cost() -> None:
+def test_a_row_shows_tokens_and_cost_and_who_says_so_and_when() -> None:
     text = drawn(spent(working("docs"), 48_200, 0.31)).text
-
     assert "48k" in text
     assert "$0.31" in text
 
-
-def test_a_row_says_who_says_so_and_when() -> None:
     assert "program 4s" == evidence(working("docs", mode=Mode.TMUX), NOW)
     assert "program 4s" in drawn(working("docs", mode=Mode.TMUX), 160).text
 
@@ -270,8 +264,9 @@ def test_counts_are_short(number: int, text: str) -> None:
     assert text == count(int(number))
 
 
-def test_money_has_cents_until_it_is_much() -> None:
+def test_money_has_cents_until_it_is_much_and_wide_characters_count_double() -> None:
     assert ["$0.31", "$12.40", "$1,235"] == [money(0.31), money(12.4), money(1234.6)]
+    assert 120 == drawn(working("日本語のセッション名前はとても長い", "こんにちは" * 20), 120).cell_length
 
 
 def test_a_turn_that_failed_says_so_and_why() -> None:
@@ -286,10 +281,6 @@ def test_a_row_is_drawn_anew_when_a_minute_passes() -> None:
 
     assert moments(shown, NOW) == moments(shown, NOW + 30)
     assert moments(shown, NOW) != moments(shown, NOW + 60)
-
-
-def test_wide_characters_count_double() -> None:
-    assert 120 == drawn(working("日本語のセッション名前はとても長い", "こんにちは" * 20), 120).cell_length
 
 
 @given(width=st.integers(40, 220), chosen=st.lists(st.sampled_from([*COLUMNS]), min_size=1, unique=True))

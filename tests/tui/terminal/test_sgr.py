@@ -107,12 +107,10 @@ def test_what_is_neither_text_nor_colour_is_dropped(row: str, text: str) -> None
     assert text == strip_of(row).text
 
 
-def test_what_would_turn_the_reading_direction_is_shown() -> None:
+def test_what_would_turn_the_reading_direction_is_shown_and_widths_are_counted_in_cells() -> None:
     assert "a\ufffdb\ufffd\ufffd" == strip_of("a\u202eb\u2066\u061c").text
     assert "שלום!\u200f" == strip_of("שלום!\u200f").text
 
-
-def test_widths_are_counted_in_cells() -> None:
     assert (9, 9) == (
         strip_of("\x1b[31mplain\x1b[0m row").cell_length,
         strip_of("漢字 \x1b[1me\u0301\x1b[0m 👩").cell_length,

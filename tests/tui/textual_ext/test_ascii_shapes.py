@@ -17,14 +17,11 @@ def drawn(text: str) -> str:
     return "".join(segment.text for segment in AsciiFilter().apply([Segment(text)], Color(0, 0, 0)))
 
 
-def test_every_shape_of_ours_has_one_that_is_as_wide() -> None:
+def test_every_shape_of_ours_has_one_as_wide_and_letters_of_any_script_stay_what_they_are() -> None:
     ours = "".join([*(shape for shape, _ in GLYPHS.values()), *(mark for mark, _ in MARKS.values()), "╭─╮│▌▁█…·❯✓⎿"])
-
     assert drawn(ours).isascii()
     assert len(ours) == len(drawn(ours))
 
-
-def test_letters_of_any_script_stay_what_they_are() -> None:
     assert "Rosé 日本語 +" == drawn("Rosé 日本語 ✓")
 
 

@@ -396,17 +396,13 @@ def aimed(**modes: object) -> FocusGeometry:
     return FocusGeometry(x=10, y=2, width=40, height=20, modes=TerminalModes(**modes))  # type: ignore[arg-type]
 
 
-def test_the_mouse_counts_from_the_terminals_own_corner() -> None:
+def test_the_mouse_counts_from_the_terminals_own_corner_and_in_the_cells_a_cropped_pane_knows() -> None:
     session, textual = tapped(CLICK + UP, aim=aimed(mouse="standard", mouse_sgr=True))
-
     assert (b"\x1b[<0;5;3M\x1b[<0;7;3m", b"") == (session.bytes, textual)
 
-
-def test_a_cropped_pane_gets_the_cells_it_knows() -> None:
     aim = FocusGeometry(
         x=10, y=2, width=40, height=20, left=7, top=3, modes=TerminalModes(mouse="standard", mouse_sgr=True)
     )
-
     assert b"\x1b[<0;12;6M" == tapped(CLICK, aim=aim)[0].bytes
 
 

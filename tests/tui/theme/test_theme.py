@@ -216,18 +216,14 @@ def test_what_is_wrong_in_a_theme_is_told_its_place(change: tuple[str, str], lin
     assert str(caught.value).startswith(f"x.toml:{line}")
 
 
-def test_an_unknown_key_names_those_that_are_allowed() -> None:
+def test_an_unknown_key_names_those_that_are_allowed_and_broken_toml_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(f"{MOON}\n[more]\nx = 1\n", "x.toml")
-
     assert "more" == caught.value.key
     assert {"title", "dark", "colors", "states", "diff", "says"} <= set(caught.value.allowed)
 
-
-def test_broken_toml_is_said_with_its_line() -> None:
     with pytest.raises(ConfigError) as caught:
         parse('title = "x"\n[colors\n', "x.toml")
-
     assert 2 == caught.value.line
 
 

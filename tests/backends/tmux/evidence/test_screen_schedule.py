@@ -20,11 +20,16 @@ def looking() -> ScreenSchedule:
     return ScreenSchedule()
 
 
-def test_a_silent_screen_is_never_looked_at(looking: ScreenSchedule) -> None:
+def test_a_silent_screen_is_never_looked_at_and_two_looks_are_a_while_apart(looking: ScreenSchedule) -> None:
     assert math.inf == looking.next_at()
     looking.record_output(1.0)
     looking.record_reading(1.1)
     assert math.inf == looking.next_at()
+
+    looking.record_output(10.0)
+    looking.record_reading(10.1)
+    looking.record_output(10.11)
+    assert pytest.approx(10.1 + EVERY_S) == looking.next_at()
 
 
 def test_a_screen_that_settled_is_looked_at_once(looking: ScreenSchedule) -> None:
@@ -36,13 +41,6 @@ def test_a_screen_that_goes_on_changing_is_looked_at_all_the_same(looking: Scree
     for tenth in range(20):
         looking.record_output(10.0 + tenth / 20)
     assert pytest.approx(10.0 + EVERY_S) == looking.next_at()
-
-
-def test_two_looks_are_a_while_apart(looking: ScreenSchedule) -> None:
-    looking.record_output(10.0)
-    looking.record_reading(10.1)
-    looking.record_output(10.11)
-    assert pytest.approx(10.1 + EVERY_S) == looking.next_at()
 
 
 def test_while_a_spinner_turns_and_nothing_else_is_new_looks_are_further_apart(looking: ScreenSchedule) -> None:

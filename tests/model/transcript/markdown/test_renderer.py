@@ -78,16 +78,12 @@ def test_a_quote_holds_lists_code_and_blank_lines() -> None:
     assert ["│ say", "│ ", "│ • a", "│   • b", "│ ", "│ │ x = 1", "", "after"] == rows(text)
 
 
-def test_the_address_of_a_link_stands_beside_its_text() -> None:
+def test_a_link_has_its_address_beside_it_and_each_code_block_a_button_that_names_it() -> None:
     text = '[safe.example](http://evil.example/a "why") and ![a cat](http://x.example/cat.png)'
-
     assert ['safe.example (http://evil.example/a "why") and ▣ a cat', "(http://x.example/cat.png)"] == rows(text)
     assert ["http://evil.example/a", "http://x.example/cat.png"] == link_addresses(draw_markdown(text, WIDTH, ()))
 
-
-def test_each_code_block_has_a_button_that_names_it() -> None:
     drawn = draw_markdown("a\n\n```py\nx = 1\n```\n\n- b\n  ~~~\n  y\n  ~~~\n\n    z = 3", WIDTH, (), buttons=True)
-
     assert [(1, "│ py · copy"), (2, "  │ copy")] == [(row.code, row.text) for row in drawn if row.button]
     assert ["x = 1", "y", "z = 3"] == code_blocks("a\n\n```py\nx = 1\n```\n\n- b\n  ~~~\n  y\n  ~~~\n\nc\n\n    z = 3")
 

@@ -34,11 +34,12 @@ def test_no_row_is_wider_than_the_screen_and_none_loses_a_character() -> None:
             assert text == "".join(text[row.start : row.end] for row in buffer.rows if row.line == line)
 
 
-def test_colours_are_kept_in_each_row() -> None:
+def test_colours_are_kept_in_each_row_and_links_are_known_however_a_line_is_wrapped() -> None:
     [segment] = [segment for segment in wrapped(3).strip(5) if segment.text == "red"]
-
     assert segment.style is not None
     assert segment.style.color is not None
+
+    assert ["https://a.example/x"] == [link.address for link in wrapped(6).links(4)]
 
 
 def test_a_cell_leads_to_its_character_and_back() -> None:
@@ -69,7 +70,3 @@ def test_a_terminal_that_printed_nothing_can_be_read_too() -> None:
     buffer.wrap(80)
 
     assert ([BufferRow(0, 0, 0)], []) == (buffer.rows, buffer.find("x"))
-
-
-def test_the_links_of_a_line_are_known_however_it_is_wrapped() -> None:
-    assert ["https://a.example/x"] == [link.address for link in wrapped(6).links(4)]
