@@ -68,16 +68,9 @@ class Conversation(Listener):
 async def talking(claude: RealAgent, *flags: str, **more: Any) -> AsyncIterator[Conversation]:
     """A talk with the agent, idle at first; *flags* are the user's, *more* goes into the launch."""
     launch = await launched(claude, *flags, **more)
-    agent = await backend.open(launch)
-    talk = Conversation(agent, launch)
-    listening = asyncio.create_task(talk.listen())
-    try:
+    async with Conversation(await backend.open(launch), launch).listening() as talk:
         await talk.until(SessionState.IDLE)
         yield talk
-    finally:
-        await agent.aclose()
-        async with asyncio.timeout(LIMIT_S):
-            await listening
 
 
 async def launched(claude: RealAgent, *flags: str, **more: Any) -> Launch:

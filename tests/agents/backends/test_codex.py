@@ -61,16 +61,12 @@ def asking(codex: RealAgent, *flags: str) -> Wanted:
 @asynccontextmanager
 async def opened(wanted: Wanted) -> AsyncIterator[Listener]:
     how = await asyncio.to_thread(wanted)
-    agent = await backend.open(how)
-    heard = Listener(agent, how)
-    listening = asyncio.create_task(heard.listen())
+    heard = Listener(await backend.open(how), how)
     try:
-        await heard.until(SessionState.IDLE)
-        yield heard
+        async with heard.listening():
+            await heard.until(SessionState.IDLE)
+            yield heard
     finally:
-        await agent.aclose()
-        async with asyncio.timeout(LIMIT_S):
-            await listening
         assert not [fact for fact in heard.facts if isinstance(fact, events.UnknownMessageSeen)]
 
 

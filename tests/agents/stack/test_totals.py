@@ -35,24 +35,18 @@ class Life:
         more: dict[str, Any] = {"resume": self._resume, "remembers": self._remembers, "used": self.used, "model": model}
         launch = await asyncio.to_thread(lambda: self._agent.launch(generation=self._generation, **more))
         room = await asyncio.to_thread(import_module, f"kasmon.backends.{BACKENDS[self._agent.name]}")
-        agent = await room.backend.open(launch)
-        heard = Listener(agent, launch)
-        listening = asyncio.create_task(heard.listen())
-        try:
+        async with Listener(await room.backend.open(launch), launch).listening() as heard:
             await heard.until_said(SessionStarted)
             self._remembers = f"go %% say hello {self._generation}"
-            await agent.send(Prompt(text=self._remembers))
+            await heard.agent.send(Prompt(text=self._remembers))
             await auntil(lambda: any(isinstance(fact, TurnEnded) for fact in heard.facts), LIMIT_S, "the turn's end")
             self._resume = heard.session.resume_id
             if dies:
                 assert heard.session.pid is not None
                 os.kill(heard.session.pid, signal.SIGKILL)
             else:
-                await agent.send(Stop(grace_s=20.0))
+                await heard.agent.send(Stop(grace_s=20.0))
             await heard.until_over()
-        finally:
-            await agent.aclose()
-            await listening
         reports = [fact for fact in heard.facts if isinstance(fact, UsageReported)]
         last = reports[-1]
         self.used = ConversationUsage(input=last.input, output=last.output, cost_usd=heard.session.cost_usd)

@@ -79,15 +79,9 @@ class Opening:
     @contextlib.asynccontextmanager
     async def opened_with(self, misdeed: str = "none", **more: Any) -> AsyncIterator[Listener]:
         agent = await backend.open(wanted := launch(misdeed, **more))
-        heard = Listener(agent, wanted)
-        listening = asyncio.create_task(heard.listen())
-        try:
+        async with Listener(agent, wanted).listening() as heard:
             await heard.until(SessionState.IDLE)
             yield heard
-        finally:
-            await agent.aclose()
-            async with asyncio.timeout(LIMIT_S):
-                await listening
 
 
 class TestClaude(

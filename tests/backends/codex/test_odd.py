@@ -52,16 +52,9 @@ def odd(tmp_path: Path) -> Open:
 
 @asynccontextmanager
 async def opened(wanted: Launch) -> AsyncIterator[Listener]:
-    agent = await backend.open(wanted)
-    heard = Listener(agent, wanted)
-    listening = asyncio.create_task(heard.listen())
-    try:
+    async with Listener(await backend.open(wanted), wanted).listening() as heard:
         await heard.until_said(SessionStarted)
         yield heard
-    finally:
-        await agent.aclose()
-        async with asyncio.timeout(LIMIT_S):
-            await listening
 
 
 async def not_opened(wanted: Launch) -> str:

@@ -53,16 +53,9 @@ def left(path: Path) -> list[str]:
 
 @asynccontextmanager
 async def opened(wanted: Launch) -> AsyncIterator[Listener]:
-    agent = await backend.open(wanted)
-    heard = Listener(agent, wanted)
-    reading = asyncio.create_task(heard.listen())
-    try:
+    async with Listener(await backend.open(wanted), wanted).listening() as heard:
         await heard.until_said(SessionStarted)
         yield heard
-    finally:
-        await agent.aclose()
-        async with asyncio.timeout(LIMIT_S):
-            await reading
 
 
 def socket_of(wanted: Launch) -> Path:

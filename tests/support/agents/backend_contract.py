@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 import pytest
 
@@ -48,6 +49,17 @@ class Listener:
                 self.session = apply(self.session, said)
                 self.states.append(self.session.state)
         self.is_over = True
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Self]:
+        """Listen to the agent, which is ended whatever happens."""
+        listening = asyncio.create_task(self.listen())
+        try:
+            yield self
+        finally:
+            await self.agent.aclose()
+            async with asyncio.timeout(LIMIT_S):
+                await listening
 
     async def until(self, state: SessionState) -> Session:
         await auntil(lambda: self.session.state is state, LIMIT_S, f"the state {state}")
@@ -103,16 +115,9 @@ class Contract:
     async def opened(self, launch: Launch | None = None) -> AsyncIterator[Listener]:
         """An agent that is idle, and is ended whatever happens."""
         launch = launch or self.launch()
-        agent = await self.backend.open(launch)
-        heard = Listener(agent, launch)
-        listening = asyncio.create_task(heard.listen())
-        try:
+        async with Listener(await self.backend.open(launch), launch).listening() as heard:
             await heard.until(SessionState.IDLE)
             yield heard
-        finally:
-            await agent.aclose()
-            async with asyncio.timeout(LIMIT_S):
-                await listening
 
 
 class StreamingContract(Contract):

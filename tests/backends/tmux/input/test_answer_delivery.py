@@ -115,14 +115,8 @@ async def staged(room: Room, *asks: dict[str, Any], **does: Any) -> AsyncIterato
         session=ME, name="w", agent="scripted", mode=Mode.TMUX, backend="tmux", argv=asker.argv, workdir=str(folder)
     )
     try:
-        agent = await backend.open(launch)
-        heard = Listener(agent, launch)
-        listening = asyncio.create_task(heard.listen())
-        try:
+        async with Listener(await backend.open(launch), launch).listening() as heard:
             yield Stage(asker, heard)
-        finally:
-            await agent.aclose()
-            listening.cancel()
     finally:
         await backend.aclose()
         await asyncio.to_thread(TmuxServer(here.tmux_socket).kill_server)

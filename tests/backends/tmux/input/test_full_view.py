@@ -176,13 +176,8 @@ async def staged(room: Room, *asks: list[str], watched: bool = False, rules: str
     try:
         agent = await backend.open(launch)
         agent.is_watched = lambda: watched
-        heard = Listener(agent, launch)
-        listening = asyncio.create_task(heard.listen())
-        try:
+        async with Listener(agent, launch).listening() as heard:
             yield Stage(room, heard)
-        finally:
-            await agent.aclose()
-            listening.cancel()
     finally:
         await backend.aclose()
         await asyncio.to_thread(TmuxServer(here.tmux_socket).kill_server)
@@ -418,15 +413,10 @@ async def played(
     try:
         agent = await backend.open(launch)
         assert isinstance(agent, TmuxAgent)
-        heard = Listener(agent, launch)
-        listening = asyncio.create_task(heard.listen())
-        try:
+        async with Listener(agent, launch).listening() as heard:
             size = ("resize-window", "-t", agent.pane, "-x", "120", "-y", "40")
             await asyncio.to_thread(agent._line.server.run, *size)
             yield Stage(room, heard)
-        finally:
-            await agent.aclose()
-            listening.cancel()
     finally:
         await backend.aclose()
         await asyncio.to_thread(TmuxServer(here.tmux_socket).kill_server)
