@@ -16,9 +16,9 @@ from typing import Any, Final
 import pytest
 
 from kasmon.errors import KasmonError
-from kasmon.model.events import Event, NoticeRaised, SandboxPhaseChanged, decode, encode
+from kasmon.model.events import NoticeRaised, SandboxPhaseChanged
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
-from kasmon.model.sandbox.state import SandboxState, apply_sandbox_event
+from kasmon.model.sandbox.state import SandboxState
 from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
 from kasmon.sandbox.guest_client.channel import GuestChannel
 from kasmon.sandbox.jail.jail import Jail
@@ -28,6 +28,7 @@ from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from kasmon.sandbox.shared.processes import holder
 from tests.sandbox.conftest import policy
+from tests.support.sandbox.crash_sandbox import LoggedFacts
 
 pytestmark = pytest.mark.sandboxes
 OURS: Final = f"{os.sep}kasmon{os.sep}sandbox{os.sep}"
@@ -36,22 +37,12 @@ PATHS: Final = (0.35, 0.6, 0.9)
 """How far a transition has come when the kill comes, as a share of all the calls that it makes."""
 
 
-class Kept:
+class Kept(LoggedFacts):
     """A jail with its facts in a file, as its hosts have it, each a process of its own."""
 
     def __init__(self, jail: Jail, policy: SandboxPolicy, root: Path) -> None:
+        super().__init__(root)
         self.jail, self.policy, self.root = jail, policy, root
-        self.log = root / "facts"
-        self.log.touch()
-
-    def facts(self) -> list[Event]:
-        return [decode(line) for line in self.log.read_bytes().splitlines()]
-
-    def sandbox_state(self) -> SandboxState | None:
-        known: SandboxState | None = None
-        for fact in self.facts():
-            known = apply_sandbox_event(known, fact)
-        return known
 
     def host(self) -> tuple[ManagedSandbox, SandboxCheckpoints]:
         journal = SandboxJournal(
@@ -65,10 +56,6 @@ class Kept:
         notices = [fact.text for fact in self.facts() if isinstance(fact, NoticeRaised)]
         return [*notices, *(fact.lost for fact in self.facts() if isinstance(fact, SandboxPhaseChanged) and fact.lost)]
 
-    def _write(self, event: Event) -> None:
-        with self.log.open("ab") as file:
-            file.write(encode(event) + b"\n")
-
 
 class Life:
     """One box, from the wishes of one process."""
@@ -79,10 +66,6 @@ class Life:
     def create(self) -> None:
         self.box.arrive()
 
-    def adopt(self) -> None:
-        self.box.arrive()
-        self.box.wake()
-
     def sleep(self) -> None:
         self.box.arrive()
         self.box.sleep()
@@ -90,6 +73,8 @@ class Life:
     def wake(self) -> None:
         self.box.arrive()
         self.box.wake()
+
+    adopt = wake
 
     def checkpoint(self) -> None:
         self.box.arrive()

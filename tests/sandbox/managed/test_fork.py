@@ -12,11 +12,8 @@ from kasmon.model.permission import SessionId
 from kasmon.model.sandbox.policy import SandboxPhase, SandboxPolicy
 from kasmon.model.sandbox.snapshot import ForkOrigin, describe_origin
 from kasmon.paths import Paths
-from kasmon.sandbox.checkpoint.checkpoints import CheckpointStore
-from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.managed.checkpoints import ForkResult, SandboxCheckpoints, fork_sandbox
+from kasmon.sandbox.managed.checkpoints import ForkResult, fork_sandbox
 from kasmon.sandbox.managed.idle_policy import origin_of, store_origin
-from kasmon.sandbox.managed.journal import SandboxJournal
 from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.support.sandbox.pausing_tier import CopyingTier
 from tests.support.sandbox.sandbox_process import DiedError, SandboxProcess
@@ -28,18 +25,11 @@ ORIGIN = ForkOrigin(source=SessionId("abcdefgh"), name="lab", at=1.0)
 class CopyingStage(SandboxProcess):
     """Whose tier copies memory."""
 
+    tier_name, keeps_memory = "microvm", True
+
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.tier: CopyingTier = CopyingTier(root)
-
-    def host(self) -> ManagedSandbox:
-        journal = SandboxJournal(
-            self.sandbox_state(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
-        )
-        box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
-        self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
-        self.boxes.append(box)
-        return box
 
     def copied(self, box: ManagedSandbox, checkpoint: str = "") -> ForkResult:
         folder = self.root / "folder"

@@ -10,9 +10,6 @@ import pytest
 
 from kasmon.errors import SandboxUnreachableError
 from kasmon.model.sandbox.policy import SandboxPhase
-from kasmon.sandbox.guest_client.channel import GuestChannel
-from kasmon.sandbox.managed.journal import SandboxJournal
-from kasmon.sandbox.managed.sandbox import ManagedSandbox
 from tests.support.sandbox.full_disk import full_disk
 from tests.support.sandbox.pausing_tier import PausingTier
 from tests.support.sandbox.sandbox_process import DiedError, SandboxProcess
@@ -21,16 +18,11 @@ pytestmark = pytest.mark.sandboxes
 
 
 class KeepingStage(SandboxProcess):
+    tier_name, keeps_memory = "microvm", True
+
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.tier: PausingTier = PausingTier(root)
-
-    def host(self) -> ManagedSandbox:
-        journal = SandboxJournal(
-            self.sandbox_state(), self._write, tier="microvm", keeps_memory=True, terms=self.terms, clock=self.clock
-        )
-        self.boxes.append(ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket)))
-        return self.boxes[-1]
 
 
 @pytest.fixture

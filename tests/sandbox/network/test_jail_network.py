@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from kasmon.sandbox.network import proxy_control
 from kasmon.sandbox.network.port_forward import NetworkConnector, PortForward
 from kasmon.sandbox.shared.host_folders import HostFolders
 from tests.sandbox.conftest import OURS, TINY, JailedAgent, policy
+from tests.support.sandbox import connection_contract
 from tests.support.wait import until
 
 pytestmark = [pytest.mark.sandboxes, pytest.mark.short]
@@ -32,29 +33,12 @@ print(done.stdout.decode(), done.stderr.decode(), sep="|", end="")
 """
 
 
-class Answer(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "5")
-        self.end_headers()
-        self.wfile.write(b"hello")
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
-
-
 class Quiet(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of callers that end in the midst of it."""
 
 
-@pytest.fixture
-def server() -> Iterator[int]:
-    """The port of a web server on this machine's loopback."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as serves:
-        threading.Thread(target=serves.serve_forever, daemon=True).start()
-        yield serves.server_port
-        serves.shutdown()
+server = connection_contract.server
 
 
 @pytest.fixture
@@ -66,7 +50,7 @@ def secure(tmp_path: Path) -> Iterator[int]:
     subprocess.run(words, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    with Quiet(("127.0.0.1", 0), Answer) as serves:
+    with Quiet(("127.0.0.1", 0), connection_contract.Answer) as serves:
         serves.socket = context.wrap_socket(serves.socket, server_side=True)
         threading.Thread(target=serves.serve_forever, daemon=True).start()
         yield serves.server_port

@@ -35,17 +35,12 @@ USES: Final = "x = 42; open('file', 'w').write('42')"
 SHOWS: Final = "print(globals().get('x'), open('file').read())"
 
 
-class CrashSandbox:
-    """One session's; `tier` is what a host that knows nothing yet has."""
+class LoggedFacts:
+    """The facts of one session's sandbox, in a file."""
 
-    def __init__(self, tier: Callable[[], MicroVm], root: Path) -> None:
-        self.new_tier, self.log = tier, root / "facts"
-        self.policy = SandboxPolicy(session=SessionId("microvm-n"), tier="microvm")
+    def __init__(self, root: Path) -> None:
+        self.log = root / "facts"
         self.log.touch()
-
-    @property
-    def tier(self) -> MicroVm:
-        return self.new_tier()
 
     def facts(self) -> list[Event]:
         return [decode(line) for line in self.log.read_bytes().splitlines()]
@@ -55,6 +50,22 @@ class CrashSandbox:
         for fact in self.facts():
             known = apply_sandbox_event(known, fact)
         return known
+
+    def _write(self, event: Event) -> None:
+        with self.log.open("ab") as file:
+            file.write(encode(event) + b"\n")
+
+
+class CrashSandbox(LoggedFacts):
+    """One session's; `tier` is what a host that knows nothing yet has."""
+
+    def __init__(self, tier: Callable[[], MicroVm], root: Path) -> None:
+        super().__init__(root)
+        self.new_tier, self.policy = tier, SandboxPolicy(session=SessionId("microvm-n"), tier="microvm")
+
+    @property
+    def tier(self) -> MicroVm:
+        return self.new_tier()
 
     def host(self) -> ManagedSandbox:
         """A process that knows nothing but the facts."""
@@ -95,10 +106,6 @@ class CrashSandbox:
 
     def forget(self) -> None:
         self.tier.forget(self.policy)
-
-    def _write(self, event: Event) -> None:
-        with self.log.open("ab") as file:
-            file.write(encode(event) + b"\n")
 
 
 def left(box: ManagedSandbox) -> None:

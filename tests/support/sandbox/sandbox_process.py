@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kasmon.model.events import Event, NoticeRaised, SandboxPhaseChanged
 from kasmon.model.permission import SessionId
@@ -26,6 +27,8 @@ class DiedError(BaseException):
 class SandboxProcess:
     """One session's sandbox below *root*; `host()` is a process that keeps it, as far as a sandbox can tell."""
 
+    tier_name, keeps_memory = "jail", False
+
     def __init__(self, root: Path, policy: SandboxPolicy | None = None, session: SessionId = ME) -> None:
         self.root = root
         self.tier = UnconfinedTier(root)
@@ -39,9 +42,8 @@ class SandboxProcess:
 
     def host(self) -> ManagedSandbox:
         """A process that knows nothing but the facts."""
-        journal = SandboxJournal(
-            self.sandbox_state(), self._write, tier="jail", keeps_memory=False, terms=self.terms, clock=self.clock
-        )
+        kind: dict[str, Any] = {"tier": self.tier_name, "keeps_memory": self.keeps_memory}
+        journal = SandboxJournal(self.sandbox_state(), self._write, terms=self.terms, clock=self.clock, **kind)
         box = ManagedSandbox(self.tier, self.policy, journal, lambda runtime: GuestChannel(runtime.socket))
         self.keeping = SandboxCheckpoints(box, CheckpointStore(self.root / "points"), self.root / "inherited")
         self.boxes.append(box)
