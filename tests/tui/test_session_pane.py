@@ -77,7 +77,7 @@ async def test_the_next_transcript_comes_at_its_end_into_the_same_widget() -> No
         assert "Write to schema" in text_of(app)
 
 
-async def test_enter_opens_a_structured_session_at_its_end() -> None:
+async def test_enter_opens_a_structured_session_at_its_end_and_scrolled_up_the_box_keeps_the_keyboard() -> None:
     app = kasmon(fleet(idle("readme")), transcripts={"readme": long_talk(2000)})
     async with app.run_test(size=(120, 40)) as pilot:
         await told(pilot)
@@ -86,13 +86,7 @@ async def test_enter_opens_a_structured_session_at_its_end() -> None:
 
         assert "Step 1999 is done." in text_of(app)
         assert "state ▾" not in text_of(app)
-
-
-async def test_it_scrolls_up_and_the_box_keeps_the_keyboard() -> None:
-    app = kasmon(fleet(idle("readme")), transcripts={"readme": long_talk(2000)})
-    async with app.run_test(size=(120, 40)) as pilot:
-        await told(pilot)
-        await pilot.press("enter", *"abc", "pageup", "pageup")
+        await pilot.press(*"abc", "pageup", "pageup")
         await pilot.pause()
 
         assert "Step 1999 is done." not in text_of(app)
@@ -221,31 +215,28 @@ async def test_a_terminal_session_shows_its_rows() -> None:
         assert "sphinx-build -b html docs build/html" in text_of(app)
 
 
-async def test_enter_gives_a_terminal_the_keyboard_and_the_leave_key_takes_it_back() -> None:
-    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
+async def test_enter_gives_a_terminal_the_keyboard_and_f12_and_the_leave_key_take_it_back() -> None:
+    app = kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})
+    async with run_app(app) as pilot:
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "Ctrl+] or F12 list" in text_of(app)
+        await pilot.press("f12")
+        await pilot.pause()
+        told_host = gateway_of(pilot.app).link.told
+        assert app.main_view.table.has_focus
+        assert [] == [wish for wish in told_host if isinstance(wish, SendKeys)]
+
         await pilot.press("enter")
         await pilot.pause()
         await pilot.press("q", "x")
         await pilot.press("ctrl+right_square_bracket")
         await pilot.pause()
 
-        told_host = gateway_of(pilot.app).link.told
         assert b"qx" == b"".join(wish.data for wish in told_host if isinstance(wish, SendKeys))
         assert any(isinstance(wish, Focus) and wish.columns > 100 for wish in told_host)
         assert any(isinstance(wish, Blur) for wish in told_host)
         assert app.main_view.table.has_focus
-
-
-async def test_f12_leaves_a_terminal_too_and_the_bar_says_so() -> None:
-    async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
-        await pilot.press("enter")
-        await pilot.pause()
-        assert "Ctrl+] or F12 list" in text_of(app)
-        await pilot.press("f12")
-        await pilot.pause()
-
-        assert app.main_view.table.has_focus
-        assert [] == [wish for wish in gateway_of(pilot.app).link.told if isinstance(wish, SendKeys)]
 
 
 async def test_another_leave_key_can_be_chosen() -> None:

@@ -195,7 +195,7 @@ async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_
         assert "/srv/old" == calls(pilot)[0][1]["new"].workdir
 
 
-async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
+async def test_a_name_that_is_taken_is_said_before_anything_is_tried_until_it_is_being_mended() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         await pilot.press(*"readme", "enter")
@@ -203,14 +203,6 @@ async def test_a_name_that_is_taken_is_said_before_anything_is_tried() -> None:
 
         assert "The name readme is already in use." in text_of(pilot.app)
         assert [] == calls(pilot)
-
-
-async def test_what_was_wrong_is_not_said_any_more_once_it_is_being_mended() -> None:
-    async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
-        await dialog(pilot, "n")
-        await pilot.press(*"readme", "enter")
-        await pilot.pause()
-        assert "already in use" in text_of(pilot.app)
         await pilot.press("f")
         await pilot.pause()
 

@@ -411,19 +411,24 @@ async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> Non
         assert 20 == len(app.main_view.table.shown())
 
 
-async def test_esc_in_the_list_shows_all_again() -> None:
-    """As the line that tells of the filter says."""
+async def test_the_preview_follows_the_filter_and_esc_shows_all_again_wherever_the_focus_is() -> None:
+    """As the line that tells of the filter says, also where nothing or not even the terminal has the focus."""
     async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
         assert "/ playg   1 of 20   esc clear" in text_of(app)
+        assert app.main_view.preview.session is not None
+        assert "playground" == app.main_view.preview.session.id
 
         await pilot.press("escape")
         assert 20 == len(app.main_view.table.shown())
 
+        await pilot.press("slash", *"playg", "enter")
+        await pilot.pause()
+        app.screen.set_focus(None)
+        await pilot.press("escape")
+        assert 20 == len(app.main_view.table.shown())
 
-async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no_focus() -> None:
-    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"playg", "enter")
         await pilot.pause()
         app.post_message(events.AppBlur())
@@ -438,16 +443,6 @@ async def test_esc_clears_the_filter_also_where_the_terminal_says_that_it_has_no
         await pilot.pause()
         assert 20 == len(app.main_view.table.shown())
         assert app.main_view.table.has_focus
-
-
-async def test_esc_clears_the_filter_where_nothing_has_the_focus() -> None:
-    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
-        await pilot.press("slash", *"playg", "enter")
-        await pilot.pause()
-        app.screen.set_focus(None)
-        await pilot.press("escape")
-
-        assert 20 == len(app.main_view.table.shown())
 
 
 async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
@@ -502,15 +497,6 @@ async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> No
         await pilot.click(offset=place)
         await pilot.pause()
         assert 3 == len(app.main_view.table.shown())
-
-
-async def test_the_preview_follows_the_filter() -> None:
-    async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
-        await pilot.press("slash", *"playg", "enter")
-        await pilot.pause()
-
-        assert app.main_view.preview.session is not None
-        assert "playground" == app.main_view.preview.session.id
 
 
 async def test_a_pinned_session_stays_in_the_preview() -> None:

@@ -98,7 +98,7 @@ async def test_rows_are_shown_and_changed_ones_replaced() -> None:
         assert ["one", "2", "three", "", "", ""] == seen(app.terminal)
 
 
-async def test_only_rows_that_changed_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_rows_that_changed_are_parsed_and_none_that_scrolled(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
     def noted(row: str) -> Strip:
@@ -116,17 +116,6 @@ async def test_only_rows_that_changed_are_parsed(monkeypatch: pytest.MonkeyPatch
 
         assert ["2"] == parsed
 
-
-async def test_a_row_that_scrolled_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-
-    def noted(row: str) -> Strip:
-        parsed.append(row)
-        return strip_of(row)
-
-    monkeypatch.setattr(module, "strip_of", noted)
-    async with room() as app:
-        first = pushed("one", "two", "three", "", "", "")
         app.terminal.show(first)
         seen(app.terminal)
         parsed.clear()
