@@ -34,9 +34,7 @@ class Outer(Contract):
     backend = backend
 
 
-@pytest.fixture
-def where() -> Paths:
-    return user_paths()
+where = pytest.fixture(user_paths)
 
 
 def launch(workdir: Path, *argv: str, resume: str | None = None, remembers: str = "") -> Launch:

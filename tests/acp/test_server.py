@@ -52,10 +52,7 @@ async def asked(one: Editor, workdir: Path, script: str = "ask git push\nsay aft
     return session, asyncio.create_task(one.prompt(session, script))
 
 
-@pytest.fixture
-def where() -> Paths:
-    """This test's kasmon."""
-    return user_paths()
+where = pytest.fixture(user_paths)
 
 
 @pytest.fixture

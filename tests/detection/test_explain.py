@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ from tests.support.detection.golden import FOLDER, load
 
 ASKS = FOLDER / "claude" / "2.1.332" / "permission-bash"
 CLAUDE = ("--agent", "claude", "--agent-version", "2.1.332")
-
-
-@pytest.fixture
-def kasmon() -> Iterator[Cli]:
-    line = Cli()
-    yield line
-    line.close()
 
 
 def clock(at: float) -> str:

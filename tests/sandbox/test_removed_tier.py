@@ -18,13 +18,6 @@ from tests.support.cli.cli_runner import Cli
 ID = SessionId("gvis0001")
 
 
-@pytest.fixture
-def kasmon() -> Iterator[Cli]:
-    line = Cli()
-    yield line
-    line.close()
-
-
 def as_then(value: Event | SandboxPolicy | Launch) -> bytes:
     """*value* as an earlier version wrote it of a gVisor sandbox; this version cannot make one."""
     written = encode(value) if isinstance(value, Event) else msgspec.json.encode(value)

@@ -9,10 +9,7 @@ from kasmon.paths import Paths, user_paths
 from kasmon.supervisor.machines.marks import LOOK_S, MachineMarks
 from tests.support.sample_fleet import working
 
-
-@pytest.fixture
-def here() -> Paths:
-    return user_paths()
+here = pytest.fixture(user_paths)
 
 
 async def test_a_fleet_that_changes_all_the_time_is_grouped_once_a_look_for_all_marks(here: Paths) -> None:

@@ -22,9 +22,7 @@ from tests.support.wait import auntil
 CHOICES = WorktreeChoices(base="main", begins="main, 1a2b3c4 Fix it", others={"feature/x": "/srv/x", "[b]y": "/srv/y"})
 
 
-@pytest.fixture
-def own() -> Paths:
-    return user_paths()
+own = pytest.fixture(user_paths)
 
 
 @pytest.fixture

@@ -12,10 +12,7 @@ from kasmon.store.trusted_folders import TrustedFolders
 from kasmon.supervisor.sessions.create import NewSession
 from kasmon.tui.gateway.live.gateway import LiveGateway
 
-
-@pytest.fixture
-def own() -> Paths:
-    return user_paths()
+own = pytest.fixture(user_paths)
 
 
 @pytest.fixture
