@@ -123,11 +123,12 @@ async def test_a_request_that_is_answered_in_kasmon_is_void_in_the_editor(where:
     assert [Decision.DENY] == [answer.decision for answer in await answers(where, session)]
 
 
-async def test_a_dismissed_request_approves_nothing_and_still_waits(where: Paths, tmp_path: Path) -> None:
+@pytest.mark.parametrize("choice", ["cancelled", "edit"], ids=["dismissed", "not offered"])
+async def test_what_is_dismissed_or_not_offered_approves_nothing(where: Paths, tmp_path: Path, choice: str) -> None:
     async with editor(where, "scripted") as one:
         session, turn = await asked(one, tmp_path)
         await one.until_asked()
-        one.choices.put_nowait("cancelled")
+        one.choices.put_nowait(choice)
         await one.until_text("It waits in kasmon")
         assert SessionState.ASKING is (await now(where, session)).state
         assert not turn.done()
@@ -153,18 +154,6 @@ async def test_a_queued_prompt_that_is_cancelled_interrupts_no_turn(where: Paths
         assert SessionState.ASKING is (await now(where, session)).state
         one.choices.put_nowait("deny")
         assert "end_turn" == await turn
-
-
-async def test_an_option_that_was_not_offered_approves_nothing(where: Paths, tmp_path: Path) -> None:
-    async with editor(where, "scripted") as one:
-        session, turn = await asked(one, tmp_path)
-        await one.until_asked()
-        one.choices.put_nowait("edit")
-        await one.until_text("It waits in kasmon")
-        await one.cancel(session)
-        await turn
-
-    assert [] == await answers(where, session)
 
 
 @pytest.mark.parametrize("variable", OWN_ID)

@@ -187,7 +187,7 @@ def test_a_turn_is_undone_in_the_files_alone(repo: Repo, trees: TurnTrees) -> No
     assert done == state(repo.folder)
 
 
-def test_a_file_that_changed_since_the_turn_is_named_and_nothing_is_restored(repo: Repo, trees: TurnTrees) -> None:
+def test_what_changed_since_the_turn_is_named_and_since_the_plan_stays(repo: Repo, trees: TurnTrees) -> None:
     trees.begin(repo.folder)
     (repo.folder / "file0.txt").write_text("agent\n")
     (repo.folder / "other").write_text("agent\n")
@@ -201,13 +201,7 @@ def test_a_file_that_changed_since_the_turn_is_named_and_nothing_is_restored(rep
         trees.restore(repo.folder, plan)
     assert was == state(repo.folder)
 
-
-def test_a_file_that_changes_after_the_plan_stays_as_it_is(repo: Repo, trees: TurnTrees) -> None:
-    trees.begin(repo.folder)
     (repo.folder / "file0.txt").write_text("agent\n")
-    (repo.folder / "other").write_text("agent\n")
-    trees.end(repo.folder, 1)
-    turn = trees.turn()
     plan = trees.plan(repo.folder, turn.after, turn.before)
     (repo.folder / "file0.txt").write_text("person\n")
 

@@ -362,11 +362,15 @@ def test_where_no_thread_is_left_it_refuses_and_goes_on(way: Way, host: Host, mo
     assert way.ask(get("shop.example", host)).endswith(b"hello")
 
 
-def test_a_program_that_is_refused_without_end_fills_no_disk(folder: Path) -> None:
+def test_the_same_refusal_is_written_once_a_second_and_refusals_without_end_fill_no_disk(folder: Path) -> None:
     path = folder / "denied"
     path.write_bytes(b"")
     handle = os.open(path, os.O_WRONLY | os.O_APPEND)
     log = DenialLog(handle)
+
+    assert [True, False, True] == [log.note(Denial(at, "a.example", 443, "no")) for at in (10.0, 10.5, 11.6)]
+    assert [11.6] == [each.at for each in read_denials(path, since=10.0)]
+
     for number in range(3000):
         log.note(Denial(float(number), f"h{number}.example", 443, "not on the list"))
     os.close(handle)
@@ -374,17 +378,6 @@ def test_a_program_that_is_refused_without_end_fills_no_disk(folder: Path) -> No
     assert path.stat().st_size <= FULL
     assert "h2999.example" == read_denials(path)[-1].host
     assert len(read_denials(path)) >= 50
-
-
-def test_the_same_refusal_is_written_once_a_second(folder: Path) -> None:
-    path = folder / "denied"
-    path.write_bytes(b"")
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
-    log = DenialLog(handle)
-
-    assert [True, False, True] == [log.note(Denial(at, "a.example", 443, "no")) for at in (10.0, 10.5, 11.6)]
-    os.close(handle)
-    assert [11.6] == [each.at for each in read_denials(path, since=10.0)]
 
 
 def test_half_a_line_of_the_log_is_left_out(folder: Path) -> None:

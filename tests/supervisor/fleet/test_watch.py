@@ -318,7 +318,7 @@ def test_without_file_handles_nobody_is_said_to_be_lost(env: Env) -> None:
     assert after.startswith("idle cannot read")
 
 
-def test_a_full_disk_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_a_read_only_file_system_with_room_are_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     env.has(ME, started(), ended())
     env.has("bbbbbbbb", started())
     env.hosts("bbbbbbbb")
@@ -334,17 +334,8 @@ def test_a_full_disk_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "statvfs", lambda path: room)
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.IDLE} == states(watch.refresh())
 
-
-def test_a_read_only_file_system_is_said(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has room, and takes nothing."""
-    env.has(ME, started(), ended())
-    env.has("bbbbbbbb", started())
-    env.hosts("bbbbbbbb")
-    room = os.statvfs(env.paths.state)
     read_only = os.statvfs_result((*room[:8], room.f_flag | os.ST_RDONLY, *room[9:]))
     monkeypatch.setattr(os, "statvfs", lambda path: read_only)
-    watch = FleetWatch(env.paths)
-
     assert "Read-only file system" == watch.refresh().read_only == read_fleet(env.paths).read_only
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.refresh())
 
