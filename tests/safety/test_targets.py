@@ -100,7 +100,7 @@ def test_no_change_is_tested_without_a_nats_server_or_on_linux_without_an_sshd()
     [suite] = re.findall(r"\n  suite:\n(.*?)\n\n  install:", workflow, re.DOTALL)
     get, run = (
         suite.index("        if: runner.os == 'Linux'\n        run: make sshd\n"),
-        suite.index("- run: make test\n"),
+        suite.index("- run: make test test-stories\n"),
     )
     required = re.findall(r"KASMON_\w+: .*", suite[run:].partition("\n      - ")[0])
 
@@ -109,7 +109,7 @@ def test_no_change_is_tested_without_a_nats_server_or_on_linux_without_an_sshd()
         "KASMON_REQUIRE_SSHD: ${{ runner.os == 'Linux' && '1' || '' }}",
         'KASMON_REQUIRE_NATS_SERVER: "1"',
     ] == required
-    assert "\nKASMON_REQUIRE_SSHD=1 KASMON_REQUIRE_NATS_SERVER=1 make test\n" in script
+    assert "\nexport KASMON_REQUIRE_SSHD=1 KASMON_REQUIRE_NATS_SERVER=1\nmake test\nmake test-stories\n" in script
 
 
 def test_one_command_runs_what_the_checks_of_a_change_leave_out() -> None:
