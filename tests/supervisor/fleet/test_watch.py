@@ -620,12 +620,11 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
     assert len(seen) <= 2
 
 
-async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env) -> None:
     """A word more in a busy fleet may; who has to decide something may not."""
-    monkeypatch.setattr(follower, "GAP_S", 3600.0)
     asks = seal(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
 
-    async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
+    async with asyncio.timeout(20), aclosing(FleetWatch(hosted.paths).changes(gap_s=3600.0)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
         assert {ME: SessionState.WORKING} == states(await anext(changes))
@@ -641,6 +640,21 @@ async def test_a_new_state_waits_for_no_pause_between_two_fleets(hosted: Env) ->
         await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
         assert {ME: SessionState.WORKING} == states(await anext(changes))
+
+
+async def test_a_word_more_after_a_new_state_waits_for_the_pause(hosted: Env) -> None:
+    watch = FleetWatch(hosted.paths)
+    asks = seal(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
+
+    async with asyncio.timeout(20), aclosing(watch.changes(gap_s=3600.0)) as changes:
+        await anext(changes)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await anext(changes))
+        following = asyncio.ensure_future(anext(changes))
+        await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
+        await auntil(lambda: "a line" == watch.fleet.sessions[0].last_line)
+        await asyncio.to_thread(hosted.tells, ME, RequestOpened(at=NOW, request=asks))
+        assert {ME: SessionState.ASKING} == states(await following)
 
 
 class WatchOfLooks(FleetWatch):
@@ -691,6 +705,37 @@ async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
         await asyncio.gather(waiting, return_exceptions=True)
 
     await auntil(lambda: "follows the fleet" not in [thread.name for thread in threading.enumerate()])
+
+
+async def test_who_stops_listening_waits_for_the_refresh_that_runs(
+    hosted: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the thread waits on is closed after its last use: else it would wait on another file."""
+    is_refreshing, may_end, did = threading.Event(), threading.Event(), list[str]()
+
+    class Watch(FleetWatch):
+        def refresh_only(self, requested: Iterable[SessionId], *, probes_all: bool = False) -> None:
+            super().refresh_only(requested, probes_all=probes_all)
+            if not probes_all:
+                is_refreshing.set()
+                may_end.wait(20)
+                did.append("refreshed")
+
+    class Stop(StopEvent):
+        def close(self) -> None:
+            did.append("closed")
+            super().close()
+
+    monkeypatch.setattr(follower, "StopEvent", Stop)
+    changes = Watch(hosted.paths).changes()
+    await anext(changes)
+    await auntil(is_refreshing.is_set)
+    closing = asyncio.ensure_future(changes.aclose())
+    await asyncio.to_thread(lambda: None)
+    may_end.set()
+    await closing
+
+    assert ["refreshed", "closed"] == did
 
 
 async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
