@@ -83,10 +83,11 @@ class Follower:
                 watched.refresh_only(hinted)
                 rest_s = min(max(RESTS * (time.monotonic() - refreshed_at), rest_s), LONGEST_REST_S)
             if (newest := (watched.version, watched.read_only)) != published:
-                is_urgent, urgent, published = watched.urgent_changes != urgent, watched.urgent_changes, newest
-                if is_urgent:
+                is_pending = self._changed.is_set()  # the reader waits for the gap or is busy: it will take this fleet
+                if watched.urgent_changes != urgent:
                     self._loop.call_soon_threadsafe(self._has_urgent.set)
-                if is_urgent or not self._changed.is_set():
+                if not is_pending:
                     self._loop.call_soon_threadsafe(self._changed.set)
+                published, urgent = newest, watched.urgent_changes
             if self._stop.wait(rest_s):
                 return

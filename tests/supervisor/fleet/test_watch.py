@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -653,6 +654,40 @@ async def test_a_word_more_after_a_new_state_waits_for_the_pause(hosted: Env) ->
         following = asyncio.ensure_future(anext(changes))
         await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
         await auntil(lambda: "a line" == watch.fleet.sessions[0].last_line)
+        await asyncio.to_thread(hosted.tells, ME, RequestOpened(at=NOW, request=asks))
+        assert {ME: SessionState.ASKING} == states(await following)
+
+
+async def test_a_new_state_is_told_once_however_slow_the_thread_is(
+    hosted: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread may lose the processor between any two of its calls, and the loop run on."""
+    watch, loop = FleetWatch(hosted.paths), asyncio.get_running_loop()
+    call, clock = loop.call_soon_threadsafe, loop.time
+
+    def run_on(rounds: int, done: threading.Event) -> None:
+        loop.call_soon(run_on, rounds - 1, done) if rounds else done.set()
+
+    def call_slowly(*arguments: Any, **options: Any) -> asyncio.Handle:
+        handle = call(*arguments, **options)
+        if "follows the fleet" == threading.current_thread().name:
+            call(run_on, 20, done := threading.Event())
+            done.wait(10)
+        return handle
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", call_slowly)
+    asks = seal(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
+    async with asyncio.timeout(600), aclosing(watch.changes(gap_s=300.0)) as changes:
+        await anext(changes)
+        following = asyncio.ensure_future(anext(changes))
+        await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
+        await auntil(lambda: "a line" == watch.fleet.sessions[0].last_line)
+        await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
+        assert {ME: SessionState.WORKING} == states(await following)
+        refreshed_at = watch.fleet.at
+        await auntil(lambda: watch.fleet.at > refreshed_at)  # its calls are made
+        monkeypatch.setattr(loop, "time", lambda: clock() + 301.0)
+        following = asyncio.ensure_future(anext(changes))
         await asyncio.to_thread(hosted.tells, ME, RequestOpened(at=NOW, request=asks))
         assert {ME: SessionState.ASKING} == states(await following)
 
