@@ -4,14 +4,13 @@ Only allowlisted commands are sent, which change no size, name or option of the 
 client requests no size, gets output only while a pane is watched, applies no environment; `list-clients` shows it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from kasmon.errors import KasmonError, RefusedError, TmuxCommandError
+from kasmon.errors import RefusedError, TmuxCommandError
 from kasmon.tmux.control import requests as ask
 from kasmon.tmux.control.protocol import NoticeItem
-from kasmon.tmux.control.requests import TmuxRequest
 from kasmon.tmux.formats import PANE_FACTS_FORMAT, CreatedPane, PaneFacts, read_pane_facts
 from kasmon.tmux.hub import PAUSE_AFTER_S, Hub
 from kasmon.tmux.quoting import ID, exact, quote_text
@@ -162,6 +161,7 @@ class ForeignHub(Hub):
             self._client = self._attach_client("-E", "-f", flags, "-t", exact(self._client_session))
             self._client.on_output, self._client.on_notice = self._handle_output, self._handle_notice
             self._client.on_exit = lambda: self.on_exit()
+            self._client.check = check
             self.server_pid = int(self.call(ask.command("display-message -p '#{pid}'"))[0])
             self.submit(ask.command(f"refresh-client -B {quote_text('kasmon::' + SUBSCRIPTION_FORMAT)}"))
         except BaseException:
@@ -198,22 +198,6 @@ class ForeignHub(Hub):
 
     def refresh(self) -> None:
         """Do nothing: the subscription reports every change."""
-
-    def submit(
-        self, request: TmuxRequest[Answer], on_done: Callable[[Answer | KasmonError], None] | None = None
-    ) -> None:
-        """Send *request* if `forbidden` allows it; otherwise call *on_done* with a `RefusedError`."""
-        if refused := forbidden(request.line):
-            if on_done is not None:
-                on_done(build_refusal(refused))
-            return
-        super().submit(request, on_done)
-
-    def call(self, request: TmuxRequest[Answer], limit_s: float = 10.0) -> Answer:
-        """As `Hub.call`. Raises `RefusedError` if *request* might change something of the user's."""
-        if refused := forbidden(request.line):
-            raise build_refusal(refused)
-        return super().call(request, limit_s)
 
     def _handle_output(self, pane: str, data: bytes) -> None:
         if pane in self._adopted:
@@ -265,6 +249,11 @@ def forbidden(line: str) -> str:
     if first == "refresh-client" and "-C" in words:
         violations.append("refresh-client -C")
     return violations[0] if violations else ""
+
+
+def check(line: str) -> RefusedError | None:
+    """Return why the request *line* must not reach a foreign server; None if it may be sent."""
+    return build_refusal(command) if (command := forbidden(line)) else None
 
 
 def build_refusal(command: str) -> RefusedError:

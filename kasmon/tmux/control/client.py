@@ -54,6 +54,8 @@ class ControlClient:
         self.on_notice: Callable[[NoticeItem], None] = lambda notice: None
         self.on_exit: Callable[[], None] = lambda: None
         """Called once when tmux ends the connection; not after `close`."""
+        self.check: Callable[[str], KasmonError | None] = lambda line: None
+        """Returns the error of a request whose line must not be sent."""
         self._server = server or " ".join(argv)
         self._process = subprocess.Popen(
             argv,
@@ -106,9 +108,10 @@ class ControlClient:
         self, request: TmuxRequest[Answer], on_done: Callable[[Answer | KasmonError], None] | None = None
     ) -> None:
         """Send *request*; *on_done* receives its answer, or the error instead of an answer. Never blocks."""
-        if not self._is_open:
+        error = self.check(request.line) if self._is_open else TmuxServerGoneError(self._server)
+        if error is not None:
             if on_done:
-                on_done(TmuxServerGoneError(self._server))
+                on_done(error)
             return
         self._pending.append(PendingRequest(request, on_done or (lambda answer: None)))
         self._outgoing += request.line.encode("utf-8", "surrogateescape") + b"\n"

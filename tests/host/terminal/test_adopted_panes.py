@@ -1,6 +1,7 @@
 """A pane of the user's own tmux through the host: seen, focused, typed into; never sized, named or ended."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kasmon.backends.tmux.adopted_backend import AdoptedConnection
 from kasmon.errors import LaunchError, RefusedError, UnableError
 from kasmon.host.rpc.client import HostLink
 from kasmon.host.rpc.frames import (
@@ -233,6 +235,13 @@ async def test_no_line_that_changes_users_things_is_written(mine: Mine, request_
     before = mine.state
     with tempfile.TemporaryDirectory(dir="/tmp") as turns:
         server = ForeignServer(mine.socket, Path(turns))
+        sent: list[object] = []
+        async with contextlib.aclosing(AdoptedConnection(server)) as line:
+            line.adopt(ME, "%0")
+            await line.open()
+            line.submit(request_, sent.append)
+            with pytest.raises(RefusedError, match="the user's own"):
+                await line.ask(request_)
         hub = ForeignHub(server)
         hub.adopt("%0")
 
@@ -250,6 +259,7 @@ async def test_no_line_that_changes_users_things_is_written(mine: Mine, request_
         (answer,) = await asyncio.to_thread(tried)
 
     assert isinstance(answer, RefusedError)
+    assert [RefusedError] == [type(each) for each in sent]
     assert before == mine.state
 
 
