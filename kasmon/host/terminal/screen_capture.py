@@ -7,6 +7,7 @@ read from the pane's output. A query for the clipboard's content is never answer
 import asyncio
 import base64
 import binascii
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -173,12 +174,15 @@ class ScreenCapture(PaneListener):
     def handle_close(self) -> None:
         self.on_closed()
 
-    def plan(self, *, echo: bool = False) -> None:
+    def plan(self, *, echo: bool = False, is_scheduled: bool = False) -> None:
         """Capture the whole screen if that is due, or schedule it; called whenever that may have changed.
 
         Args:
             echo: the pane printed just now, possibly the echo of a key.
+            is_scheduled: it was scheduled for now.
         """
+        if is_scheduled:
+            self._timer = None
         gap_s = min((viewer.gap_s for viewer in self._viewers), default=math.inf)
         if not self._is_stale or gap_s == math.inf:
             return
@@ -192,12 +196,13 @@ class ScreenCapture(PaneListener):
         if self._is_capturing:
             return
         if self._timer is not None:
-            due_at = min(due_at, self._timer.when())
+            if self._timer.when() <= due_at:
+                return
             self._timer.cancel()
+            self._timer = None
         if due_at > now:
-            self._timer = self._loop.call_at(due_at, self.plan)
+            self._timer = self._loop.call_at(due_at, functools.partial(self.plan, is_scheduled=True))
             return
-        self._timer = None
         self._is_capturing, self._is_stale, self._taken_at = True, False, now
         self.line.submit(ask.screen(self.pane), self._on_captured)
 
