@@ -141,7 +141,7 @@ def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
 
 
 def test_a_pane_that_is_not_there_takes_nothing(shared: Listener) -> None:
-    with pytest.raises(TmuxCommandError, match="can't find pane"):
+    with pytest.raises(TmuxCommandError, match="tmux refused 'paste-buffer': can't find pane"):
         shared.hub.paste("%9999", "hello")
     shared.until(lambda: b"" == shared.server.run("list-buffers"))
 

@@ -119,7 +119,7 @@ class ServerConnection:
             async with asyncio.timeout(ANSWER_S):
                 return await answered
         except TimeoutError as error:
-            raise TmuxCommandError(request.line[:200], f"no answer within {ANSWER_S:g} s") from error
+            raise TmuxCommandError(request.name, f"no answer within {ANSWER_S:g} s") from error
 
     async def panes(self) -> dict[str, PaneFacts]:
         """Return the panes of all kasmon sessions, by session id. Raises `TmuxError` if tmux does not answer."""

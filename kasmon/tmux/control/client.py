@@ -179,7 +179,7 @@ class ControlClient:
         self.pump()
         while not answers:
             if time.monotonic() > deadline:
-                raise TmuxCommandError(request.line[:200], f"no answer within {limit_s:g} s")
+                raise TmuxCommandError(request.name, f"no answer within {limit_s:g} s")
             self._wait(min(1.0, max(0.0, deadline - time.monotonic())))
             self.pump()
         if isinstance(answers[0], KasmonError):

@@ -28,6 +28,13 @@ class TmuxRequest(Generic[Answer]):
     """How many answers the line produces, one per command; a failed answer is the last."""
     read: Callable[[Sequence[AnswerLines]], Answer]
     """Raises a `KasmonError` where the answer is a refusal."""
+    act: str = ""
+    """The command that the line runs under a condition."""
+
+    @property
+    def name(self) -> str:
+        """The request as an error names it."""
+        return self.act.partition(" ")[0] or self.line[:200]
 
 
 class PaneScreen(msgspec.Struct, frozen=True):
@@ -168,7 +175,8 @@ def guarded(pane: str, act: str, unless: str = "") -> TmuxRequest[None]:
         raise PasteRefusedError(pane, "its input is off" if b"off=1" in reply else "it shows its history (copy mode)")
 
     guard = f"#{{||:{GUARD},{unless}}}" if unless else GUARD
-    return TmuxRequest(f"if-shell -F -t {target} {quote_text(guard)} {quote_text(refuse)} {quote_text(act)}", 2, read)
+    line = f"if-shell -F -t {target} {quote_text(guard)} {quote_text(refuse)} {quote_text(act)}"
+    return TmuxRequest(line, 2, read, act)
 
 
 def press(pane: str, data: bytes, unless: str = "") -> TmuxRequest[None]:
@@ -242,7 +250,7 @@ def kill_window(window: str) -> TmuxRequest[None]:
 
 
 def refused(request: "TmuxRequest[Answer]", lines: AnswerLines) -> TmuxCommandError:
-    return TmuxCommandError(request.line[:200], b" ".join(lines).decode("utf-8", "replace") or "it gives no reason")
+    return TmuxCommandError(request.name, b" ".join(lines).decode("utf-8", "replace") or "it gives no reason")
 
 
 def _display(pane: str, template: str) -> str:
