@@ -29,7 +29,7 @@ async def lose(times: int, ended: list[str]) -> None:
         ended.append("ended")
 
 
-async def test_a_task_that_loses_two_cancellations_ends_all_the_same() -> None:
+async def test_a_task_that_loses_two_cancellations_still_ends() -> None:
     ended = list[str]()
     losing = [asyncio.create_task(lose(times, ended)) for times in (0, 2)]
     await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_an_error_of_a_task_is_not_raised_and_not_reported_as_lost() -> No
 
 
 @pytest.mark.parametrize("is_set", [False, True])
-async def test_who_ends_tasks_can_be_ended_like_them(is_set: bool) -> None:
+async def test_a_task_that_ends_others_can_be_ended_like_them(is_set: bool) -> None:
     ended, running = list[str](), TaskSet()
 
     async def own() -> None:
@@ -93,7 +93,7 @@ async def test_who_ends_tasks_can_be_ended_like_them(is_set: bool) -> None:
     assert (["ended", "its owner"], True) == (ended, owner.cancelled())
 
 
-async def test_a_set_that_is_ended_twice_ends_what_its_tasks_start_meanwhile() -> None:
+async def test_a_set_that_is_ended_twice_ends_tasks_started_meanwhile() -> None:
     ended, running = list[str](), TaskSet()
 
     async def start_another() -> None:
@@ -112,7 +112,7 @@ async def test_a_set_that_is_ended_twice_ends_what_its_tasks_start_meanwhile() -
     assert (["ended"], True) == (ended, ending.cancelled())
 
 
-async def test_a_cancellation_of_who_ends_tasks_does_not_hurry_their_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancellation_of_the_ending_task_does_not_hurry_their_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio_tasks, "AGAIN_S", 60)
     cleaned, goes_on = list[str](), asyncio.Event()
 

@@ -27,7 +27,7 @@ HERE = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[1])
     ],
     ids=lambda value: " ".join(f"{name}={said}" for name, said in value.items()) if isinstance(value, dict) else None,
 )
-def test_ascii_is_for_a_locale_that_says_c(locale: dict[str, str], ascii_wanted: bool) -> None:
+def test_ascii_is_used_for_the_locale_c(locale: dict[str, str], ascii_wanted: bool) -> None:
     """A real Python looks: it changes its own `LC_CTYPE` before anything of ours runs."""
     said = subprocess.run(
         [sys.executable, "-P", "-c", ASKED], env=HERE | locale, capture_output=True, text=True, check=True

@@ -48,7 +48,7 @@ def module(name: str) -> ModuleType:
 # The page itself
 
 
-def test_every_file_that_the_page_names_is_there() -> None:
+def test_every_file_that_a_page_names_exists() -> None:
     """Paths begin at the root, in the package or in a folder with packages; `backends/new` is the reader's own."""
     page = (ROOT / "CONTRIBUTING.md").read_text()
     named = {*re.findall(r"`((?:[a-z_0-9]+/)+[a-z_0-9.]*)`", page), *re.findall(r"`([a-z_0-9/]+\.py)`", page)}
@@ -115,7 +115,7 @@ def test_a_value_reaches_the_next_step_of_its_path_without_a_function_between(ti
     assert len(direct) < 2 * len(missed)  # often the name of the step after the next stands there, too
 
 
-def test_every_station_of_the_eight_paths_exists() -> None:
+def test_every_step_of_the_eight_paths_exists() -> None:
     chapter = (ROOT / "CONTRIBUTING.md").read_text().split("## Eight paths through the code")[1].split("\n## ")[0]
     paths = chapter.split("\n### ")[1:]
 
@@ -170,7 +170,7 @@ def test_every_member_of_a_class_that_the_pages_name_exists() -> None:
     assert {"A.f", "A.x", "A.y"} == members("class A:\n    x: int\n    def f(self):\n        self.y = 1")
 
 
-def test_every_command_that_the_page_names_is_there() -> None:
+def test_every_command_that_a_page_names_exists() -> None:
     page, makefile = (ROOT / name for name in ("CONTRIBUTING.md", "Makefile"))
     named = re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(), re.MULTILINE)
 
@@ -183,14 +183,14 @@ def test_every_command_that_the_page_names_is_there() -> None:
 @pytest.mark.parametrize(
     ("screen", "state"), [("May I speak?\n[y/n]", "asking"), ("hello\n\n> ", "idle"), ("something else", "unclear")]
 )
-def test_a_terminal_agents_screen_is_read_by_its_file(screen: str, state: str) -> None:
+def test_the_screen_of_a_terminal_agent_is_read_by_its_rules_file(screen: str, state: str) -> None:
     rules = screens.parse(example("agents/parrot/screen.toml"), "parrot")
     rows = screen.split("\n")
 
     assert state == read(captured(screen, cursor=(2, len(rows) - 1)), rules).state
 
 
-def test_an_acp_agent_is_lines_of_a_config(tmp_path: Path) -> None:
+def test_an_acp_agent_is_a_config_section(tmp_path: Path) -> None:
     program = tmp_path / "goose"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -209,7 +209,7 @@ class TestParrot(Contract):
 
     backend: Backend = module("backends/parrot.py").backend
 
-    async def test_it_says_what_it_is_told_and_is_idle_again(self) -> None:
+    async def test_it_repeats_its_prompt_and_is_idle_again(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("hello")
             said = await heard.until_said(MessageWritten)
@@ -218,14 +218,14 @@ class TestParrot(Contract):
             assert isinstance(said, MessageWritten)
             assert ("hello", 1) == (said.text, heard.session.turns)
 
-    async def test_it_stops_when_it_is_told_to_and_closing_twice_ends_it_once(self) -> None:
+    async def test_it_stops_on_request_and_closing_twice_ends_it_once(self) -> None:
         async with self.opened() as heard:
             await heard.agent.send(Stop())
             await heard.agent.aclose()
 
             assert 1 == sum(isinstance(fact, SessionEnded) for fact in await heard.until_over())
 
-    async def test_what_it_does_not_do_it_refuses(self) -> None:
+    async def test_unsupported_commands_are_refused(self) -> None:
         async with self.opened() as heard:
             with pytest.raises(UnableError):
                 await heard.agent.send(Interrupt())
@@ -239,7 +239,7 @@ class TestParrot(Contract):
 # A theme
 
 
-def test_a_theme_is_a_copy_with_another_colour_and_is_taken(tmp_path: Path) -> None:
+def test_a_theme_is_a_copy_with_another_colour_and_is_accepted(tmp_path: Path) -> None:
     variables = {
         "HOME": str(tmp_path),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

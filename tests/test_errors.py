@@ -17,7 +17,7 @@ from kasmon.errors import GitError
         ("", ": ."),
     ],
 )
-def test_a_cause_that_ends_with_a_mark_of_its_own_gets_no_second_one(cause: str, ending: str) -> None:
+def test_a_cause_that_ends_with_a_mark_gets_no_second_one(cause: str, ending: str) -> None:
     error = GitError("look", cause, hint="Look.")
 
     assert error.message.endswith(ending)

@@ -69,7 +69,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_each_test_runs_once_and_a_worker_that_dies_fails_the_test_that_it_ran(lines: list[str]) -> None:
+def test_each_test_runs_once_and_a_worker_that_dies_fails_the_test_it_ran(lines: list[str]) -> None:
     name = "test_them.py::test_"
     passed = {f"PASSED {name}elsewhere[{number}]" for number in range(20) if number != 7}
     passed |= {*(f"PASSED {name}much_output[{number}]" for number in range(4)), f"PASSED {name}after_much_output"}

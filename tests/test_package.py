@@ -137,7 +137,7 @@ def declared(requirements: Sequence[str]) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for line in requirements}
 
 
-def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round() -> None:
+def test_each_imported_package_is_a_declared_dependency_and_the_other_way_round() -> None:
     """What an extra brings is imported by backends, the processes that notify, `kasmon mcp`,
     `kasmon web` and its benchmark, the bus over NATS and the tier e2b alone; what another package brings along may go
     with it."""
@@ -158,7 +158,7 @@ def test_whatever_is_imported_is_a_declared_dependency_and_the_other_way_round()
     assert set() == always - needed
 
 
-def test_the_sdist_holds_the_package_and_its_papers_alone(sdist: Path) -> None:
+def test_the_sdist_has_only_the_package_and_its_documents(sdist: Path) -> None:
     with tarfile.open(sdist) as packed:
         tops = {Path(name).parts[1] for name in packed.getnames()}
 
@@ -194,7 +194,7 @@ DATA = {
 }
 
 
-def test_what_is_no_python_is_in_the_wheel_too(installed: Path) -> None:
+def test_data_files_are_in_the_wheel_too(installed: Path) -> None:
     assert [] == [what for what, path in DATA.items() if not (installed / path).is_file()]
 
 
@@ -205,7 +205,7 @@ def test_the_extra_all_has_every_extra_of_a_user() -> None:
     assert everything.extras == extras.keys() - {"all", "dev"}
 
 
-def test_no_text_installs_a_kasmon_that_is_somebody_elses() -> None:
+def test_no_text_installs_a_foreign_kasmon() -> None:
     """The name is not ours in any index: texts name the clone. It needs no wheel that a person builds first."""
     paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "kasmon").rglob("*.py")]
     wanted = re.compile(r"\b(pip|pipx|uv|uvx|tool) (install|run) (-\S+ )*[\"']?kasmon\b(?!-)|\buvx kasmon\b|\bWHEEL\[")

@@ -33,7 +33,7 @@ def made_in(home: Path) -> list[str]:
     return sorted(str(path.relative_to(home)) for path in home.rglob("*") if path != home / "tmp")
 
 
-def test_places_are_where_the_environment_says(home: Path) -> None:
+def test_paths_are_those_of_the_environment(home: Path) -> None:
     roots = {f"XDG_{name}": str(home / name) for name in ("STATE_HOME", "CONFIG_HOME", "RUNTIME_DIR")}
     (home / "RUNTIME_DIR").mkdir()
     here = user_paths(roots)
@@ -43,13 +43,13 @@ def test_places_are_where_the_environment_says(home: Path) -> None:
     assert roots == here.environment_variables()
 
 
-def test_without_these_variables_they_are_in_the_home(home: Path) -> None:
+def test_without_these_variables_they_are_in_the_home_folder(home: Path) -> None:
     here = of(home)
 
     assert (home / ".local/state/kasmon", home / ".config/kasmon") == (here.state, here.config)
 
 
-def test_asking_where_things_are_makes_nothing(home: Path) -> None:
+def test_reading_a_path_creates_nothing(home: Path) -> None:
     here = of(home)
 
     assert not here.has_runtime
@@ -68,7 +68,7 @@ UNUSABLE: dict[str, tuple[Callable[[Path], str], str]] = {
 
 
 @pytest.mark.parametrize("why", UNUSABLE)
-def test_where_there_is_no_usable_runtime_folder_who_writes_makes_one_and_all_find_it(home: Path, why: str) -> None:
+def test_without_a_usable_runtime_folder_a_writer_makes_one_and_all_find_it(home: Path, why: str) -> None:
     make, told = UNUSABLE[why]
     given = make(home)
     before, other = of(home, given), of(home, given)
@@ -81,7 +81,7 @@ def test_where_there_is_no_usable_runtime_folder_who_writes_makes_one_and_all_fi
     assert before.runtime == user_paths(before.environment_variables()).runtime
 
 
-def test_a_folder_that_is_not_open_to_us_is_no_runtime_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_no_runtime_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may write anywhere, so the system is asked in its place."""
     (home / "run").mkdir(mode=0o500)
     if os.geteuid() == 0:
@@ -91,7 +91,7 @@ def test_a_folder_that_is_not_open_to_us_is_no_runtime_folder(home: Path, monkey
     assert not of(home, str(home / "run")).has_runtime
 
 
-def test_a_runtime_folder_of_our_own_is_made_where_a_socket_fits(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_runtime_folder_is_created_where_a_socket_fits(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = home / "tmp" / ("x" * 70)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
@@ -105,7 +105,7 @@ def test_a_runtime_folder_of_our_own_is_made_where_a_socket_fits(home: Path, mon
         shutil.rmtree(here.runtime.parent)
 
 
-def test_of_many_that_make_one_at_once_all_have_the_same(home: Path) -> None:
+def test_many_simultaneous_creators_get_the_same_one(home: Path) -> None:
     def made(_: int) -> Path:
         here = of(home)
         here.make()
@@ -118,7 +118,7 @@ def test_of_many_that_make_one_at_once_all_have_the_same(home: Path) -> None:
     assert 1 == len(list((home / "tmp").iterdir()))
 
 
-def test_one_that_was_swept_away_is_made_anew(home: Path) -> None:
+def test_a_deleted_one_is_created_again(home: Path) -> None:
     here = of(home)
     here.make()
     shutil.rmtree(here.runtime.parent)
@@ -129,7 +129,7 @@ def test_one_that_was_swept_away_is_made_anew(home: Path) -> None:
 
 
 @pytest.mark.parametrize("written", [b"", b"\xff\xfe", b"../elsewhere\n", b"/no\0where\n"])
-def test_a_record_that_names_nothing_counts_as_none(home: Path, written: bytes) -> None:
+def test_a_record_of_a_missing_folder_is_ignored(home: Path, written: bytes) -> None:
     here = of(home)
     here.state.mkdir(parents=True, mode=0o700)
     here.runtime_record.write_bytes(written)
@@ -152,7 +152,7 @@ def test_a_recorded_folder_that_others_can_write_to_is_not_used(home: Path) -> N
     "name", ["run", "plain", "folder", "none", "", ".", "./run", "bin/run", "bin/none", "bin/folder", "a\0b", "\ud800"]
 )
 @pytest.mark.parametrize("path", ["{0}/bin", "{0}/none:{0}/bin", ":{0}/other", "", "{0}/bin/run", "bin"])
-def test_a_program_is_found_as_the_library_finds_it(
+def test_a_program_is_found_as_the_standard_library_finds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
 ) -> None:
     (tmp_path / "bin" / "folder").mkdir(parents=True)

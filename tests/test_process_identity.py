@@ -29,7 +29,7 @@ def running(argv: list[str], variables: dict[str, str]) -> Iterator[subprocess.P
             process.kill()
 
 
-def test_the_environment_is_the_one_that_it_was_started_with() -> None:
+def test_the_environment_is_the_one_at_its_start() -> None:
     with running(SLEEPER, {"PATH": "/usr/bin:/bin", "A": "1=2", "EMPTY": "", "LINES": "a\nb"}) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -38,7 +38,7 @@ def test_the_environment_is_the_one_that_it_was_started_with() -> None:
     assert {"PATH": "/usr/bin:/bin", "A": "1=2", "EMPTY": "", "LINES": "a\nb"}.items() <= found.items()
 
 
-def test_it_is_empty_for_a_process_that_is_gone() -> None:
+def test_an_exited_process_has_an_empty_environment() -> None:
     with running(SLEEPER, {}) as process:
         pass
 
@@ -46,7 +46,7 @@ def test_it_is_empty_for_a_process_that_is_gone() -> None:
 
 
 @needs_proc
-def test_a_process_that_executes_programs_for_ever_has_its_environment_each_time() -> None:
+def test_a_process_that_executes_programs_endlessly_has_its_environment_each_time() -> None:
     """Linux reports an empty one in one of twenty reads of such a process."""
     with running(["sh", "-c", EXECUTES, "sh", EXECUTES], {"PATH": "/usr/bin:/bin", RUN: "the mark"}) as process:
         found = [system.HERE.read_variables(process.pid).get(RUN) for _ in range(3_000)]
@@ -55,7 +55,7 @@ def test_a_process_that_executes_programs_for_ever_has_its_environment_each_time
 
 
 @needs_proc
-def test_nobody_waits_for_an_environment_that_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waited would wait for longer than a test may take."""
     monkeypatch.setattr(linux, "EXEC_S", 600.0)
 

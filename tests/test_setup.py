@@ -152,7 +152,9 @@ def test_the_lists_of_packages_are_fetched_once_an_hour(clone: Clone) -> None:
     ("manager", "line"),
     [("apt-get", "apt-get install -y tmux"), ("dnf", "dnf install -y tmux"), ("pacman", "pacman -S --noconfirm tmux")],
 )
-def test_where_sudo_needs_a_password_a_line_says_so_and_the_demo_goes_on(clone: Clone, manager: str, line: str) -> None:
+def test_if_sudo_needs_a_password_one_line_shows_what_to_type_and_the_demo_continues(
+    clone: Clone, manager: str, line: str
+) -> None:
     clone.ready()
     clone.program("id", "echo 1000")
     clone.program("sudo", "exit 1")
@@ -175,7 +177,7 @@ def test_brew_gets_tmux_without_sudo(clone: Clone) -> None:
     assert ["brew install tmux", "kasmon demo --headless 5"] == clone.calls
 
 
-def test_root_gets_an_sshd_for_the_tests_only_when_asked(clone: Clone) -> None:
+def test_root_gets_an_sshd_for_the_tests_only_on_request(clone: Clone) -> None:
     clone.ready()
     clone.program("id", "echo 0")
     clone.program("tmux")
@@ -188,7 +190,7 @@ def test_root_gets_an_sshd_for_the_tests_only_when_asked(clone: Clone) -> None:
     assert "apt-get install -y openssh-server" in clone.calls
 
 
-def test_root_gets_what_sandboxes_are_made_of_and_the_tests_run_also_without(clone: Clone) -> None:
+def test_root_gets_the_packages_of_sandboxes_and_the_tests_also_run_without(clone: Clone) -> None:
     clone.ready()
     clone.program("id", "echo 0")
     clone.program("uname", "echo Linux")
@@ -227,14 +229,14 @@ def test_where_the_checks_run_jails_must_be_made(clone: Clone) -> None:
     assert ["jails: jail", "jails: jail"] == [calls[agents + 1], calls[sandboxes + 1]]
 
 
-def test_where_the_checks_run_the_web_view_must_be_seen_in_a_browser(clone: Clone) -> None:
+def test_if_the_checks_run_a_browser_must_be_able_to_open_the_web_view(clone: Clone) -> None:
     clone.program("make", 'echo "web: $KASMON_REQUIRE_WEB" >>"$CALLS"')
 
     assert 0 == clone.run("bash", ".ci/run").returncode
     assert ["make test-web", "web: 1"] == clone.calls[-2:]
 
 
-def test_root_gets_the_browser_that_is_missing_and_nobody_a_second_one(clone: Clone) -> None:
+def test_root_gets_a_missing_browser_and_other_users_no_second_one(clone: Clone) -> None:
     clone.ready()
     clone.program("id", "echo 0")
     clone.program("tmux")
@@ -290,7 +292,7 @@ def test_root_gets_the_venv_that_debian_packs_apart(clone: Clone) -> None:
     assert "python3 -m venv --clear .venv" in clone.calls
 
 
-def test_without_a_fitting_python_nothing_is_installed_and_a_plain_sentence_says_what_is_needed(clone: Clone) -> None:
+def test_without_a_suitable_python_nothing_is_installed_and_a_sentence_names_the_required_one(clone: Clone) -> None:
     clone.python("python3")
     clone.python("old-python", is_new_enough=False)
     clone.environ["KASMON_PYTHON"] = "old-python"
@@ -388,7 +390,7 @@ def of_pytest(clone: Clone) -> list[str]:
     return [call.strip() for call in clone.calls if "pytest" in call]
 
 
-def test_what_fails_beside_other_tests_and_passes_three_times_alone_is_named_and_no_failure(clone: Clone) -> None:
+def test_a_test_that_fails_beside_others_and_passes_three_times_alone_is_named_and_no_failure(clone: Clone) -> None:
     clone.ready()
     clone.program("uname", "echo Darwin")
     clone.program("tmux")
@@ -405,7 +407,7 @@ def test_what_fails_beside_other_tests_and_passes_three_times_alone_is_named_and
 
 
 @pytest.mark.parametrize(("passes", "code"), [("2|3|4", 0), ("3|4", 2), ("2|3", 2)])
-def test_the_default_suite_repeats_alone_what_failed_beside_other_tests(clone: Clone, passes: str, code: int) -> None:
+def test_the_default_suite_repeats_failed_tests_alone(clone: Clone, passes: str, code: int) -> None:
     clone.ready()
     clone.program("tmux")
     lines = "echo '\"tests/a.py::test_it\": true'"
@@ -415,7 +417,7 @@ def test_the_default_suite_repeats_alone_what_failed_beside_other_tests(clone: C
 
 
 @pytest.mark.parametrize(("passes", "alone"), [("3|4", 1), ("2|4", 2), ("2|3", 3)])
-def test_what_fails_alone_once_is_a_failure(clone: Clone, passes: str, alone: int) -> None:
+def test_a_test_that_fails_alone_once_is_a_failure(clone: Clone, passes: str, alone: int) -> None:
     clone.ready()
     clone.program("uname", "echo Darwin")
     clone.program("tmux")
@@ -467,7 +469,7 @@ def needs(asked: Requirement) -> list[Requirement]:
     ]
 
 
-def test_the_lock_pins_what_the_project_and_its_tests_ask_for_and_nothing_else() -> None:
+def test_the_lock_pins_only_the_requirements_of_the_project_and_its_tests() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     wanted = [Requirement(line) for line in (*project["dependencies"], *extras) if not line.startswith("kasmon[")]

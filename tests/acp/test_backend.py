@@ -93,7 +93,7 @@ async def test_a_turn_a_permission_an_interrupt_and_the_same_conversation_again(
     await stop(where, inner)
 
 
-async def test_a_child_of_an_agent_reads_and_prompts_but_is_asked_nothing(where: Paths, tmp_path: Path) -> None:
+async def test_an_agent_below_the_host_reads_and_prompts_but_receives_no_request(where: Paths, tmp_path: Path) -> None:
     scripted = NewSession(name="inner", agent="scripted", mode=Mode.SDK, workdir=str(tmp_path), speed=0.0)
     inner = await session_operations.create(where, Config(), scripted)
     async with Outer().opened(launch(tmp_path, *ARGV, inner)) as heard:

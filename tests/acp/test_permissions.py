@@ -26,7 +26,7 @@ def test_a_command_is_allowed_or_denied_once_or_always() -> None:
 
 
 @pytest.mark.parametrize("unclear", [{"may_be_cut": True}, {"shown": "rm x\u202etxt"}])
-def test_what_may_not_be_seen_whole_is_only_denied(unclear: dict[str, Any]) -> None:
+def test_a_request_that_is_not_shown_whole_can_only_be_denied(unclear: dict[str, Any]) -> None:
     assert DENIALS == offered(command("api", "make"), **unclear)
     assert {} == offered(question("api"), **unclear)
 
@@ -37,7 +37,7 @@ def test_a_request_with_a_secret_makes_no_rule_and_one_of_a_terminal_is_not_answ
     assert {} == offered(question("api"), answerable=False)
 
 
-def test_a_question_is_answered_by_one_of_its_labels_or_not_here() -> None:
+def test_a_question_is_answered_by_one_of_its_labels_or_not_in_the_editor() -> None:
     one = question("api")
 
     assert {f"choose-{number}": "allow_once" for number in range(len(one.options))}.items() <= offered(one).items()
@@ -46,7 +46,7 @@ def test_a_question_is_answered_by_one_of_its_labels_or_not_here() -> None:
     assert {} == offered(one, many=True, choices=(Decision.CHOOSE, Decision.DENY))
 
 
-def test_an_answer_is_to_what_was_shown_and_by_that_editor() -> None:
+def test_an_answer_applies_to_the_text_that_was_shown_and_to_that_editor() -> None:
     one, make = question("api"), command("api", "make")
     chosen, allowed = answer_of(one, "choose-1", "Zed"), answer_of(make, "allow", "Zed")
     assert chosen is not None
@@ -70,7 +70,7 @@ def test_an_answer_is_to_what_was_shown_and_by_that_editor() -> None:
 @pytest.mark.parametrize(
     "option", ["", "edit", "cancel", "choose", "later", "choose-", "choose--1", "choose-²", "Allow"]
 )
-def test_what_no_option_has_as_its_id_is_no_answer(option: str) -> None:
+def test_an_unknown_option_id_is_no_answer(option: str) -> None:
     assert answer_of(question("api"), option, "Zed") is None
 
 

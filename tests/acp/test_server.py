@@ -94,7 +94,7 @@ async def test_a_turn_arrives_as_text_thoughts_tools_diffs_a_plan_and_usage(wher
     )
 
 
-async def test_the_editors_answer_is_the_persons_and_is_logged_as_given_there(where: Paths, tmp_path: Path) -> None:
+async def test_the_answer_of_the_editors_user_is_logged_as_given_there(where: Paths, tmp_path: Path) -> None:
     async with editor(where, "scripted") as one:
         session, turn = await asked(one, tmp_path)
         question = await one.until_asked()
@@ -204,7 +204,9 @@ async def test_hidden_characters_can_only_be_denied_in_the_editor(where: Paths, 
     assert [Decision.DENY] == [answer.decision for answer in await answers(where, session)]
 
 
-async def test_a_loaded_session_replays_its_history_and_another_editor_sees_turns(where: Paths, tmp_path: Path) -> None:
+async def test_a_loaded_session_replays_its_history_and_a_second_editor_sees_the_first_ones_turn(
+    where: Paths, tmp_path: Path
+) -> None:
     async with editor(where, "scripted") as one, editor(where) as two:
         await one.initialize()
         await two.initialize("Neovim")
@@ -243,7 +245,7 @@ async def test_a_failed_turn_is_an_error_with_its_reason(where: Paths, tmp_path:
         assert "end_turn" == await one.prompt(session, "say on")
 
 
-async def test_what_does_not_go_through_is_said(where: Paths, tmp_path: Path) -> None:
+async def test_unsupported_content_is_refused_or_reported(where: Paths, tmp_path: Path) -> None:
     async with editor(where, "scripted") as one:
         await one.initialize()
         server = {"name": "files", "command": "/bin/files", "args": [], "env": []}
@@ -254,7 +256,7 @@ async def test_what_does_not_go_through_is_said(where: Paths, tmp_path: Path) ->
             await one.call("session/prompt", sessionId=answer["sessionId"], prompt=[picture])
 
 
-async def test_lines_that_are_no_messages_do_not_end_it(tmp_path: Path) -> None:
+async def test_malformed_lines_do_not_end_the_server(tmp_path: Path) -> None:
     async with editor_process("--agent", "scripted") as one:
         transport: Any = one.connection._transport
         for line in (b"hello\n", b"[1]\n", b'{"id": 1, "method": 7}\n', b"\xff{\n"):

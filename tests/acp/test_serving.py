@@ -8,7 +8,7 @@ from kasmon.cli.acp.command import acp
 from kasmon.errors import SessionNotFoundError, UnavailableError, UsageError
 
 
-def test_without_its_package_it_says_how_to_get_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_the_error_shows_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("kasmon.acp.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "acp", None)

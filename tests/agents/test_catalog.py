@@ -44,7 +44,7 @@ def test_a_folder_without_a_profile_is_an_agent_too(tmp_path: Path) -> None:
     assert {"parrot": {"title": "Parrot"}, "screens-only": {}} == json.loads(agent_profiles(tmp_path))
 
 
-def test_the_one_file_with_kasmons_profiles_has_what_their_folders_have() -> None:
+def test_a_single_file_has_the_same_profiles_as_the_folders() -> None:
     assert PROFILES.read_text("utf-8") == agent_profiles(), "run `make pages`"
 
 
@@ -68,7 +68,7 @@ def test_a_folder_in_the_config_is_an_agent_at_once(tmp_path: Path) -> None:
     assert ["parrot", None] == [known and known.name for known in map(agents.find, ("budgie", "parrot-cli"))]
 
 
-def test_the_users_own_folder_counts_before_kasmons_and_a_broken_one_hides_nothing_else(tmp_path: Path) -> None:
+def test_a_folder_of_the_user_has_priority_and_a_broken_one_hides_no_other(tmp_path: Path) -> None:
     agents = AgentCatalog(tmp_path)
     file = put(tmp_path, 'title = "Mine"', "claude")
     assert "Mine" == agents.load("claude").title
@@ -107,14 +107,16 @@ def test_screens_alone_make_an_agent_too(tmp_path: Path) -> None:
         ("title = ", 1, "", "not valid TOML"),
     ],
 )
-def test_an_error_of_a_profile_names_file_line_key_and_value(text: str, line: int, key: str, words: str) -> None:
+def test_an_error_of_a_profile_names_the_file_the_line_the_key_and_the_value(
+    text: str, line: int, key: str, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         parse(text, "parrot", "/x/profile.toml")
 
     assert ("/x/profile.toml", line, key) == (caught.value.file, caught.value.line, caught.value.key or "")
 
 
-def test_a_profile_that_is_too_large_or_no_file_is_refused_and_nothing_waits_for_it(tmp_path: Path) -> None:
+def test_a_profile_that_is_too_large_or_not_a_file_is_refused_without_waiting(tmp_path: Path) -> None:
     file = put(tmp_path, "#" * 70_000)
     with pytest.raises(ConfigError, match="larger than 64 KB"):
         AgentCatalog(tmp_path).load("parrot")

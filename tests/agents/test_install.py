@@ -52,7 +52,7 @@ def test_the_second_time_nothing_is_installed(clone: Clone) -> None:
     assert called == clone.calls
 
 
-def test_agents_that_are_gone_are_installed_again(clone: Clone) -> None:
+def test_removed_agents_are_installed_again(clone: Clone) -> None:
     clone.program("npm", NPM)
     clone.run("make", "agents")
     shutil.rmtree(clone.tree / ".cache/agents/node_modules")
@@ -74,7 +74,9 @@ def test_agents_that_are_gone_are_installed_again(clone: Clone) -> None:
     ],
     ids=["claude", "opencode", "gemini"],
 )
-def test_an_agent_that_cannot_run_is_removed_with_the_reason(clone: Clone, program: str, agent: str, why: str) -> None:
+def test_an_agent_that_cannot_run_is_uninstalled_with_the_reason(
+    clone: Clone, program: str, agent: str, why: str
+) -> None:
     clone.program("npm", NPM)
     clone.program("node", program)
 
@@ -85,7 +87,7 @@ def test_an_agent_that_cannot_run_is_removed_with_the_reason(clone: Clone, progr
     assert {"claude", "codex", "gemini", "opencode"} - {agent} == set(programs(clone))
 
 
-def test_an_installation_that_fails_is_tried_again(clone: Clone) -> None:
+def test_a_failed_installation_is_retried(clone: Clone) -> None:
     clone.program("npm", "exit 1")
     assert 0 != clone.run("make", "agents").returncode
 
@@ -103,7 +105,7 @@ def test_root_gets_the_npm_that_is_missing(clone: Clone) -> None:
     assert ["claude", "codex", "gemini", "opencode"] == programs(clone)
 
 
-def test_where_npm_cannot_be_had_one_line_says_what_to_type(clone: Clone) -> None:
+def test_without_npm_one_line_shows_what_to_type(clone: Clone) -> None:
     clone.program("id", "echo 1000")
     clone.program("sudo", "exit 1")
     clone.program("apt-get")
@@ -134,7 +136,7 @@ esac
 """A pytest in which one test fails beside others, and ends alone as `$ALONE` says."""
 
 
-def test_the_tests_of_agents_ask_for_claude_and_codex_unless_told_otherwise(clone: Clone) -> None:
+def test_tests_of_agents_require_claude_and_codex_by_default(clone: Clone) -> None:
     clone.program("npm", NPM)
     clone.program("tmux")
     clone.program(
@@ -149,7 +151,7 @@ def test_the_tests_of_agents_ask_for_claude_and_codex_unless_told_otherwise(clon
     assert ["asks for claude,codex", "asks for all"] == [call for call in clone.calls if call.startswith("asks")]
 
 
-def test_agents_of_another_folder_make_no_installation(clone: Clone) -> None:
+def test_agents_of_another_folder_start_no_installation(clone: Clone) -> None:
     clone.program("tmux")
     clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
 
@@ -166,7 +168,7 @@ def test_the_states_of_agents_are_compared_with_the_real_ones_by_a_target_of_the
     assert (ROOT / STATES).exists()
 
 
-def test_what_fails_beside_another_agent_has_to_pass_alone(clone: Clone) -> None:
+def test_a_test_that_fails_beside_another_agent_must_pass_alone(clone: Clone) -> None:
     clone.program("tmux")
     clone.environ["KASMON_AGENT_BIN_DIR"] = "/elsewhere"
     clone.program(".venv/bin/python", FAILS_BESIDE_OTHERS)

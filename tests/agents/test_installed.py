@@ -47,23 +47,23 @@ def made(agent: RealAgent) -> str:
     return (agent.workdir / "made.txt").read_text()
 
 
-async def test_claude_does_what_the_script_says(claude: RealAgent) -> None:
+async def test_claude_follows_the_script(claude: RealAgent) -> None:
     assert "all done" in await output_of(claude, "-p", "--allowedTools", "Bash", "--", PROMPT)
     assert "one\n" == made(claude)
 
 
-async def test_codex_does_what_the_script_says(codex: RealAgent) -> None:
+async def test_codex_follows_the_script(codex: RealAgent) -> None:
     flags = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 
     assert "all done" in await output_of(codex, *flags, PROMPT)
     assert "one\n" == made(codex)
 
 
-async def test_gemini_does_what_the_script_says(gemini: RealAgent) -> None:
+async def test_gemini_follows_the_script(gemini: RealAgent) -> None:
     assert "all done" in await output_of(gemini, "--skip-trust", "--approval-mode", "yolo", "-p", PROMPT)
     assert "one\n" == made(gemini)
 
 
-async def test_opencode_does_what_the_script_says(opencode: RealAgent) -> None:
+async def test_opencode_follows_the_script(opencode: RealAgent) -> None:
     assert "all done" in await output_of(opencode, "run", "--dangerously-skip-permissions", PROMPT)
     assert "one\n" == made(opencode)

@@ -35,7 +35,7 @@ def test_an_agent_that_is_not_installed_skips_the_test_with_the_reason(monkeypat
 
 
 @pytest.mark.parametrize("required", ["nobody", "claude, nobody", "all"])
-def test_an_agent_that_must_be_there_fails_the_test(monkeypatch: pytest.MonkeyPatch, required: str) -> None:
+def test_a_required_agent_that_is_missing_fails_the_test(monkeypatch: pytest.MonkeyPatch, required: str) -> None:
     monkeypatch.setenv("KASMON_REQUIRE_AGENTS", required)
 
     with pytest.raises((pytest.fail.Exception, pytest.skip.Exception), match="asks for it") as raised:
@@ -43,14 +43,16 @@ def test_an_agent_that_must_be_there_fails_the_test(monkeypatch: pytest.MonkeyPa
     assert pytest.fail.Exception is raised.type
 
 
-def test_a_named_folder_comes_before_the_installed_agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_folder_has_priority_over_the_installed_agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KASMON_AGENT_BIN_DIR", str(tmp_path))
 
     assert program(tmp_path / "claude") == find("claude")
 
 
 @pytest.mark.parametrize("inside", ["@openai", "@openai/codex/node_modules/@openai"], ids=["beside", "nested"])
-def test_codex_is_the_program_behind_its_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inside: str) -> None:
+def test_codex_is_the_native_program_behind_its_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inside: str
+) -> None:
     script = program(tmp_path / "node_modules" / "@openai" / "codex" / "bin" / "codex.js")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "codex").symlink_to(script)

@@ -45,7 +45,9 @@ def write(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
-async def test_claude_runs_no_hook_and_no_server_of_an_untrusted_folder(claude: RealAgent, stub: ModelStub) -> None:
+async def test_claude_runs_no_hook_and_no_server_of_a_folder_that_is_not_trusted(
+    claude: RealAgent, stub: ModelStub
+) -> None:
     """Nobody asks by protocol: claude itself would run them."""
     config = claude.home / ".claude.json"
     trusting = await asyncio.to_thread(config.read_text)
@@ -84,7 +86,7 @@ async def test_claude_reads_the_keys_of_a_command_as_yaml(claude: RealAgent, key
     assert {"hooked"} == await one_turn(claude_backend, claude, argv, "/x")
 
 
-async def test_gemini_runs_no_hook_of_a_folder_that_nobody_decided_about(gemini: RealAgent) -> None:
+async def test_gemini_runs_no_hook_of_a_folder_without_a_trust_decision(gemini: RealAgent) -> None:
     folders = gemini.home / ".gemini" / "trustedFolders.json"
     argv = (str(gemini.program), "--acp")
     write(gemini.workdir / ".gemini" / "settings.json", {"hooks": hooks("BeforeAgent"), **SERVERS})

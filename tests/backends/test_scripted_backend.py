@@ -38,7 +38,7 @@ class TestScripted(
 ):
     backend = backend
 
-    async def test_it_runs_within_its_host(self) -> None:
+    async def test_the_scripted_agent_runs_in_its_host(self) -> None:
         async with self.opened() as heard:
             assert os.getpid() == heard.session.pid
 
@@ -53,7 +53,7 @@ class TestScripted(
             assert ("i", 1, ()) == (session.last_line, session.turns, session.requests)
             assert {LimitReached, LimitLifted, RequestOpened, TurnEnded} <= {type(fact) for fact in heard.facts}
 
-    async def test_no_two_requests_have_one_id(self) -> None:
+    async def test_each_request_has_a_unique_id(self) -> None:
         ids = []
         for generation in (1, 2):
             async with self.opened(self.launch(generation=generation)) as heard:
@@ -64,7 +64,7 @@ class TestScripted(
         assert 4 == len(set(ids))
 
     @pytest.mark.parametrize("step", ["say on and on", "notice on and on"])
-    async def test_a_script_that_never_rests_lets_others_run(self, step: str) -> None:
+    async def test_a_script_without_pauses_lets_other_tasks_run(self, step: str) -> None:
         async with self.opened() as heard:
             await heard.prompt(f"{step}\nloop")
             await auntil(lambda: heard.session.turns > 3, LIMIT_S)
@@ -81,7 +81,7 @@ class TestScripted(
 
             assert "at last" == await heard.until_text()
 
-    async def test_it_takes_as_long_to_start_as_its_script_says(self) -> None:
+    async def test_its_start_takes_as_long_as_the_script_states(self) -> None:
         launch = msgspec.structs.replace(self.launch(), speed=1000.0, prompt="boot 10000000\nsay never")
         agent = await self.backend.open(launch)
         heard = Listener(agent, launch)
@@ -91,7 +91,7 @@ class TestScripted(
 
         assert [SessionEnded] == [type(fact) for fact in heard.facts]
 
-    async def test_its_first_prompt_comes_by_the_host(self) -> None:
+    async def test_its_first_prompt_comes_from_the_host(self) -> None:
         launch = msgspec.structs.replace(self.launch(), prompt="say hello")
         async with self.opened(launch) as heard:
             await heard.prompt("say other")
@@ -101,12 +101,12 @@ class TestScripted(
             assert ["other"] == [fact.text for fact in heard.facts if isinstance(fact, MessageWritten)]
 
 
-def test_it_is_found_by_its_name() -> None:
+def test_the_backend_is_found_by_its_name() -> None:
     assert "scripted" in names()
     assert backend is load("scripted")
 
 
-async def test_an_agent_that_was_closed_before_anybody_listened_says_only_that() -> None:
+async def test_an_agent_that_was_closed_without_a_listener_reports_only_that() -> None:
     agent = await backend.open(TestScripted().launch())
     await agent.aclose()
 

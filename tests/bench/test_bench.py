@@ -76,13 +76,15 @@ def no_agents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_what_issue_3_asks_for_can_be_measured_by_name() -> None:
+def test_the_measurements_of_issue_3_have_names() -> None:
     assert run.scenes(1, 1.0).keys() >= KNOWN
     with pytest.raises(UsageError, match="luck"):
         run.main(["luck"])
 
 
-def test_a_host_is_weighed_beside_python(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_a_host_is_compared_with_bare_python(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(host_cost, "REST_S", 0.1)
     assert 0 == run.main(["host-scripted"], rounds=1, json=True)
 
@@ -94,7 +96,7 @@ def test_a_host_is_weighed_beside_python(capsys: pytest.CaptureFixture[str], mon
     assert 0 < memory["limit"] < memory["value"]
 
 
-def test_a_call_of_the_fleet_tools_is_measured_as_an_agent_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fleet_tool_call_is_measured_as_an_agent_makes_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == run.main(["fleet-list"], rounds=1, json=True)
 
     told = json.loads(capsys.readouterr().out)
@@ -134,7 +136,7 @@ def test_a_fault_in_one_measurement_loses_none_of_the_others(
     assert told["left_out"]["worse"].startswith("CalledProcessError in run.py:")  # where ours called it
 
 
-def test_at_ctrl_c_all_figures_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_before_ctrl_c_are_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> list[Figure]:
         raise KeyboardInterrupt
 
@@ -170,7 +172,7 @@ def test_an_agent_is_looked_for_in_the_named_folder_then_in_the_checkout_then_on
 
 
 @pytest.mark.parametrize("agent", host_cost.REAL)
-def test_an_agent_that_is_measured_has_a_home_of_its_own_and_nobody_to_call(agent: str, tmp_path: Path) -> None:
+def test_a_measured_agent_has_its_own_home_and_no_network_service(agent: str, tmp_path: Path) -> None:
     around, own = offline.create_home(agent, tmp_path)
 
     folders = [Path(around[name]).resolve() for name in ("HOME", "TMPDIR", "XDG_DATA_HOME", "XDG_CACHE_HOME")]
@@ -248,7 +250,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("measure", [_talk, _last_page, _dialog], ids=["talk", "last page", "dialog"])
-def test_a_real_dashboard_shows_what_is_waited_for(measure: Callable[[], list[Figure]]) -> None:
+def test_a_real_dashboard_shows_the_screens_that_are_timed(measure: Callable[[], list[Figure]]) -> None:
     figures = measure()
 
     assert all(figure.value > 0 and figure.samples > 0 for figure in figures)
@@ -309,7 +311,7 @@ sys.exit(run.main(["machines-nats"]))
 """
 
 
-def test_a_way_to_a_machine_that_is_missing_here_is_left_out_with_the_reason(
+def test_a_connection_to_a_machine_that_is_not_available_here_is_left_out_with_the_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done = subprocess.run([sys.executable, "-P", "-c", NO_EXTRA], capture_output=True, text=True, check=True)
@@ -333,7 +335,7 @@ def test_the_page_of_a_request_is_measured() -> None:
     assert 1 < size.value < 60
 
 
-def test_the_index_is_there_before_it_is_called_warm() -> None:
+def test_the_index_exists_before_it_is_measured_as_warm() -> None:
     with scratch() as where, create_sessions(where, 1) as ids:
         warm(where, environment(where.environment_variables()))
         fold = FleetIndex(where)
@@ -341,7 +343,7 @@ def test_the_index_is_there_before_it_is_called_warm() -> None:
         assert set(ids) == set(fold.sessions)
 
 
-def test_a_story_is_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
+def test_a_generated_log_has_the_stated_length(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     log.touch()
     long_transcript.lengthen(log, 1000)
@@ -354,7 +356,7 @@ def test_a_story_is_as_long_as_it_is_said_to_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "measure", [process_cost.held_mb, lambda pid: idle_cost._spent_s([pid])], ids=["memory", "time"]
 )
-def test_a_process_that_is_gone_is_no_figure(measure: Callable[[int], float]) -> None:
+def test_an_exited_process_gives_no_figure(measure: Callable[[int], float]) -> None:
     """It would use nothing, and meet every target: a host that crashed, say."""
     with subprocess.Popen(["true"]) as gone:
         pass
@@ -363,7 +365,7 @@ def test_a_process_that_is_gone_is_no_figure(measure: Callable[[int], float]) ->
         measure(gone.pid)
 
 
-def test_a_figure_without_a_target_is_told_and_not_judged() -> None:
+def test_a_figure_without_a_target_is_shown_and_not_judged() -> None:
     told = Figure(name="weight", value=3.0, unit="MB", limit=2.0, limit_name="bare")
 
     assert told.met is None

@@ -199,7 +199,7 @@ async def test_a_frame_reaches_a_host_only_with_its_ability(
     assert [each for each in host.frames if not isinstance(each, Hello)] == [frame]
 
 
-async def test_a_part_of_a_frame_reaches_no_host(env: Env, host: RecordingHost) -> None:
+async def test_a_partial_frame_reaches_no_host(env: Env, host: RecordingHost) -> None:
     whole = codec.pack(execute(ANSWER))
     async with served(env, {"see"}) as bus:
         for end in (3, 4, len(whole) // 2, len(whole) - 1):
@@ -211,7 +211,7 @@ async def test_a_part_of_a_frame_reaches_no_host(env: Env, host: RecordingHost) 
     assert {type(each) for each in host.frames} == {Hello}
 
 
-async def test_what_is_checked_is_what_the_host_gets(env: Env, host: RecordingHost) -> None:
+async def test_the_checked_frame_is_the_one_that_the_host_gets(env: Env, host: RecordingHost) -> None:
     """A frame whose key comes twice is encoded again, so that no host reads another command in it than the gate."""
     body = msgspec.msgpack.encode(
         {"t": "do", "n": 7, "session": ME, "wish": {"do": "prompt", "text": "go on"}, "future": {"do": "stop"}}
@@ -226,7 +226,7 @@ async def test_what_is_checked_is_what_the_host_gets(env: Env, host: RecordingHo
     assert host.frames[1:] == [execute(Prompt(text="go on"))]
 
 
-async def test_what_is_no_frame_ends_the_connection(env: Env, host: RecordingHost) -> None:
+async def test_an_invalid_frame_ends_the_connection(env: Env, host: RecordingHost) -> None:
     for junk in (struct.pack(">I", 4) + b"\xff\xff\xff\xff", b"\xff\xff\xff\xff" + bytes(20)):
         async with served(env, {"see"}) as bus:
             with await bus.connect(ME) as connected:
@@ -238,7 +238,9 @@ async def test_what_is_no_frame_ends_the_connection(env: Env, host: RecordingHos
 
 
 @pytest.mark.parametrize("kind", [ControlKind.HAND_OVER, ControlKind.STOP])
-async def test_a_host_is_ended_only_by_who_may_start_sessions(env: Env, host: RecordingHost, kind: ControlKind) -> None:
+async def test_a_host_is_ended_only_by_a_client_that_may_start_sessions(
+    env: Env, host: RecordingHost, kind: ControlKind
+) -> None:
     answers = []
     allowed: list[set[Ability]] = [{"see", "prompt", "answer", "type", "sandbox"}, {"see", "start"}]
     for abilities in allowed:
@@ -253,7 +255,7 @@ async def test_a_host_is_ended_only_by_who_may_start_sessions(env: Env, host: Re
     assert answers[1] == control.build_frame(ControlKind.DONE, b"{}")
 
 
-async def test_without_seeing_no_session_and_no_file_is_sent(env: Env, host: RecordingHost) -> None:
+async def test_without_the_ability_to_see_no_session_and_no_file_is_sent(env: Env, host: RecordingHost) -> None:
     async with served(env, set(ABILITIES) - {"see"}) as bus:
         with pytest.raises(RefusedError, match="does not let you see its sessions"):
             await Reader(bus).until(lambda copy: copy.is_complete)
@@ -261,7 +263,7 @@ async def test_without_seeing_no_session_and_no_file_is_sent(env: Env, host: Rec
             await bus.read_file(ME, "host.log")
 
 
-async def test_the_welcome_says_what_is_allowed(env: Env) -> None:
+async def test_the_welcome_lists_the_abilities(env: Env) -> None:
     async with served(env, {"prompt", "see"}) as bus:
         copy = await Reader(bus).until(lambda copy: copy.welcome)
 
@@ -326,7 +328,7 @@ async def test_a_command_needs_an_ability(env: Env, command: str, ability: Abili
             await bus.run(command.split())
 
 
-def test_every_command_that_needs_less_than_all_is_listed() -> None:
+def test_every_command_with_less_than_all_abilities_is_listed() -> None:
     commands = {*get_args(AgentCommand), Requeue, *get_args(SandboxCommand)}
 
     assert set(OF_COMMAND) == commands - {Stop, Fork, Allow}

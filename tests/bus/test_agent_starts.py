@@ -167,7 +167,7 @@ async def test_a_message_that_is_copied_before_its_start_is_over_is_handled(
     assert ("send", CHILD) == tuple(refusal[:2])
 
 
-async def test_a_start_that_worked_is_no_unknown_one_if_its_copy_takes_longer(
+async def test_a_started_session_is_not_unknown_if_its_copy_takes_longer(
     bus: StartingBus, agent: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus.meanwhile = ()
@@ -177,7 +177,9 @@ async def test_a_start_that_worked_is_no_unknown_one_if_its_copy_takes_longer(
     assert "0" == await start(agent)
 
 
-async def test_a_session_removed_there_is_forgotten(env: Env, bus: StartingBus, agent: "subprocess.Popen[str]") -> None:
+async def test_a_session_removed_on_its_machine_is_removed_here(
+    env: Env, bus: StartingBus, agent: "subprocess.Popen[str]"
+) -> None:
     assert "0" == await start(agent)
     assert LEAD == await asyncio.to_thread(lambda: ChildRegister(env.paths, MACHINE).starter_of(CHILD))
 

@@ -18,7 +18,7 @@ def measured(ahead_s: float, *, back_s: float = 0.2) -> ClockOffset:
 
 
 @pytest.mark.parametrize("ahead_s", [DAY_S, -DAY_S, 7.0])
-def test_a_clock_that_is_off_is_measured_in_the_middle_of_a_round_trip(ahead_s: float) -> None:
+def test_a_wrong_clock_is_measured_in_the_middle_of_a_round_trip(ahead_s: float) -> None:
     assert ahead_s == pytest.approx(measured(ahead_s).value_s)
     assert ahead_s == pytest.approx(measured(ahead_s, back_s=0.0).value_s, abs=0.21)
 
@@ -31,7 +31,7 @@ def test_a_clock_that_is_right_is_not_corrected_however_long_updates_take() -> N
     assert 0.0 == clock.value_s
 
 
-def test_updates_that_were_held_up_by_a_cut_show_no_clock_that_is_behind() -> None:
+def test_delayed_updates_after_a_cut_do_not_show_a_slow_clock() -> None:
     clock, shown = ClockOffset(), set[float]()
     clock.begin(NOW, 0.0, NOW)  # what a cluster stored does not say when it was sent
     for age_s in range(38, -1, -1):
@@ -65,7 +65,7 @@ def test_a_clock_that_is_set_while_it_is_connected_is_measured_again() -> None:
 @pytest.mark.parametrize(
     ("at", "expected"), [(0.0, 0.0), (math.nan, 0.0), (math.inf, 0.0), (-1.0, 0.0), (1e300, MOST_S)]
 )
-def test_what_is_no_time_is_no_measurement_and_a_huge_one_is_bounded(at: float, expected: float) -> None:
+def test_an_invalid_time_is_no_measurement_and_a_huge_one_is_bounded(at: float, expected: float) -> None:
     clock = ClockOffset()
     clock.begin(NOW, at, NOW)
 

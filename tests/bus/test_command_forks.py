@@ -68,7 +68,7 @@ async def test_their_output_and_exit_codes_are_those_of_a_new_process(env: Env, 
     await asyncio.to_thread(until, lambda: not servers(env), 30, "the end of the process")
 
 
-async def test_a_command_is_begun_again_where_the_process_was_killed(env: Env, forks: CommandForks) -> None:
+async def test_a_command_whose_process_was_killed_is_started_again(env: Env, forks: CommandForks) -> None:
     await ran(forks, *OFFER)
     [first] = await asyncio.to_thread(servers, env)
     os.kill(first, signal.SIGSTOP)
@@ -80,7 +80,7 @@ async def test_a_command_is_begun_again_where_the_process_was_killed(env: Env, f
     assert first not in await asyncio.to_thread(servers, env)
 
 
-async def test_a_command_that_is_not_waited_for_any_more_is_terminated(env: Env, forks: CommandForks) -> None:
+async def test_a_command_without_a_waiting_client_is_terminated(env: Env, forks: CommandForks) -> None:
     await ran(forks, *OFFER)
     claimed = TaskClaim(env.paths, KEY)
     claimed.folder.mkdir(parents=True)

@@ -45,14 +45,14 @@ def has_it_all(env: Env, session: SessionId = ME) -> Callable[[Copy], bool]:
     return lambda copy: copy.logs.get(session) == has_log(env, session).read_bytes()
 
 
-async def test_the_first_update_says_which_kasmon_is_there(reading: Bus) -> None:
+async def test_the_first_update_has_the_version_of_kasmon(reading: Bus) -> None:
     copy = await Reader(reading).until(is_complete)
 
     assert isinstance(copy.order[0], BusWelcome)
     assert (copy.order[0].kasmon, copy.order[0].protocol) == (__version__, PROTOCOL)
 
 
-async def test_a_machine_without_sessions_says_that_its_list_is_complete(reading: Bus) -> None:
+async def test_a_machine_without_sessions_sends_a_complete_list(reading: Bus) -> None:
     copy = await Reader(reading).until(is_complete)
 
     assert (copy.entries, copy.logs) == ({}, {})
@@ -85,7 +85,7 @@ async def test_a_session_is_listed_before_its_log(reading: Bus, env: Env) -> Non
     assert [SessionEntry, LogPart] == kinds
 
 
-async def test_a_reader_gets_what_it_lacks_of_a_log_and_no_more(reading: Bus, env: Env) -> None:
+async def test_a_reader_gets_only_the_missing_part_of_a_log(reading: Bus, env: Env) -> None:
     env.has(ME, started())
     first = Reader(reading)
     copy = await first.until(has_it_all(env))
@@ -188,7 +188,7 @@ def _restore(env: Env) -> None:
     has_log(env).write_bytes(b"".join(lines[:-1]) + more)
 
 
-async def test_half_a_line_is_sent_once_it_is_whole(env: Env, reading: Bus) -> None:
+async def test_a_partial_line_is_sent_once_it_is_whole(env: Env, reading: Bus) -> None:
     env.has(ME, started())
     reader = Reader(reading)
     await reader.until(has_it_all(env))
@@ -273,7 +273,7 @@ async def test_whether_a_host_runs_is_reported_after_its_last_events(env: Env, r
     assert copy.entries[ME].presence.agent_runs
 
 
-async def test_a_machine_where_nothing_happens_shows_that_it_is_there(reading: Bus) -> None:
+async def test_an_idle_machine_sends_heartbeats(reading: Bus) -> None:
     copy = await Reader(reading).until(lambda copy: copy.heartbeats >= 2)
 
     assert copy.is_complete
@@ -373,14 +373,14 @@ async def test_a_command_runs_there_and_its_output_comes_back(bus: Bus) -> None:
     assert (0, f"kasmon {__version__}\n".encode(), b"") == (done.exit_code, done.stdout, done.stderr)
 
 
-async def test_a_command_that_fails_there_says_so_with_its_exit_code(bus: Bus) -> None:
+async def test_a_command_that_fails_on_the_machine_returns_its_exit_code(bus: Bus) -> None:
     done = await bus.run(["show", "nosuch", "--json"])
 
     assert 3 == done.exit_code
     assert b'"not-found"' in done.stdout
 
 
-async def test_a_command_there_reads_the_stdin_that_it_is_given(bus: Bus) -> None:
+async def test_a_command_on_the_machine_reads_the_passed_stdin(bus: Bus) -> None:
     done = await bus.run(["stop", "-", "--json"], b"nosuch-name\n")
 
     assert 3 == done.exit_code
@@ -410,7 +410,7 @@ async def test_a_file_that_is_missing_is_named(env: Env, bus: Bus) -> None:
 @pytest.mark.parametrize(
     "name", ["env", "launch.json", "../abcdefgh/env", "blobs/../env", "/etc/passwd", "blobs/" + "a" * 64]
 )
-async def test_what_is_not_for_others_is_not_read(env: Env, bus: Bus, name: str) -> None:
+async def test_private_files_are_not_read(env: Env, bus: Bus, name: str) -> None:
     env.has(ME, started())
     env.paths.environment(ME).write_bytes(b"SECRET=1")
     env.paths.blobs(ME).mkdir(mode=0o700)

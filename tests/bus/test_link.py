@@ -61,7 +61,7 @@ def answer_to(session: Session) -> Answer:
     return Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW)
 
 
-async def test_a_prompt_arrives_there_and_what_becomes_of_it_is_shown_here(joined: JoinedKasmons) -> None:
+async def test_a_prompt_is_delivered_on_the_machine_and_its_receipt_is_shown_here(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
 
@@ -72,7 +72,7 @@ async def test_a_prompt_arrives_there_and_what_becomes_of_it_is_shown_here(joine
     assert until(lambda: joined.has_whole_log(session))
 
 
-async def test_a_request_there_is_answered_here_once_and_by_its_digest(joined: JoinedKasmons) -> None:
+async def test_a_request_on_the_machine_is_answered_here_once_and_by_its_digest(joined: JoinedKasmons) -> None:
     joined.join()
     session = await asks(joined)
     paths = joined.near.paths
@@ -97,7 +97,7 @@ async def test_a_session_is_stopped_there(joined: JoinedKasmons) -> None:
     assert joined.shown(session, lambda seen: seen.state is S.ENDED).stopped
 
 
-async def test_where_the_serving_process_is_killed_the_link_connects_again(joined: JoinedKasmons) -> None:
+async def test_the_link_reconnects_if_the_serving_process_is_killed(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)
@@ -111,7 +111,7 @@ async def test_where_the_serving_process_is_killed_the_link_connects_again(joine
     assert until(lambda: joined.has_whole_log(session))
 
 
-async def test_a_stopped_machine_is_late_then_unreachable_and_heals(joined: JoinedKasmons) -> None:
+async def test_a_stopped_machine_is_late_then_unreachable_and_reconnects(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)
@@ -126,7 +126,7 @@ async def test_a_stopped_machine_is_late_then_unreachable_and_heals(joined: Join
     joined.shown(session, lambda seen: seen.state is S.IDLE)
 
 
-async def test_a_clock_there_that_is_off_by_a_day_is_measured_and_named(joined: JoinedKasmons) -> None:
+async def test_a_machine_clock_that_is_off_by_a_day_is_measured_and_named(joined: JoinedKasmons) -> None:
     joined.join(ahead_s=86400.0)
     until(lambda: joined.presence.clock_offset_s, what="a measurement")
 
@@ -135,7 +135,7 @@ async def test_a_clock_there_that_is_off_by_a_day_is_measured_and_named(joined: 
     assert status.clock_problem.startswith(("its clock is 24 h 0 min ahead", "its clock is 23 h 59 min ahead"))
 
 
-async def test_where_the_link_is_killed_its_sessions_are_unsure_until_it_runs_again(joined: JoinedKasmons) -> None:
+async def test_sessions_are_unsure_while_their_link_is_killed(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)
@@ -156,7 +156,7 @@ async def test_where_the_link_is_killed_its_sessions_are_unsure_until_it_runs_ag
     joined.shown(session, lambda seen: seen.receipts and seen.receipts[0].state is ReceiptState.FINISHED)
 
 
-async def test_an_answer_into_a_cut_line_is_never_said_to_be_given(joined: JoinedKasmons) -> None:
+async def test_an_answer_into_a_cut_connection_is_never_reported_as_delivered(joined: JoinedKasmons) -> None:
     joined.join()
     session = await asks(joined)
     serving = joined.bus_process()
@@ -171,7 +171,7 @@ async def test_an_answer_into_a_cut_line_is_never_said_to_be_given(joined: Joine
     assert joined.shown(session.id, lambda seen: seen.state is S.ASKING).requests
 
 
-async def test_what_was_sent_before_a_cut_is_unknown(joined: JoinedKasmons) -> None:
+async def test_a_command_sent_before_a_cut_has_an_unknown_result(joined: JoinedKasmons) -> None:
     joined.join()
     session = await asks(joined)
     async with contextlib.aclosing(await open_link(joined.near.paths, session.id, session.mode)) as host:
@@ -188,7 +188,7 @@ async def test_what_was_sent_before_a_cut_is_unknown(joined: JoinedKasmons) -> N
             await answering
 
 
-async def test_a_host_that_is_gone_there_is_gone_here(joined: JoinedKasmons) -> None:
+async def test_a_host_that_has_exited_on_the_machine_is_shown_as_exited(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)
@@ -202,7 +202,7 @@ async def test_a_host_that_is_gone_there_is_gone_here(joined: JoinedKasmons) -> 
     assert lock_holder(joined.near.paths.host_lock(session)) is None
 
 
-async def test_an_agent_of_this_machine_reaches_no_session_of_another(joined: JoinedKasmons) -> None:
+async def test_an_agent_of_this_machine_reaches_no_session_of_another_machine(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.host and seen.host.alive)
@@ -216,7 +216,7 @@ async def test_an_agent_of_this_machine_reaches_no_session_of_another(joined: Jo
     assert not joined.shown(session).receipts
 
 
-async def test_a_command_runs_there_through_the_link(joined: JoinedKasmons) -> None:
+async def test_a_command_runs_on_the_machine_through_the_link(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
 
@@ -254,7 +254,7 @@ def test_a_link_of_an_older_kasmon_is_replaced(joined: JoinedKasmons, version: s
     assert is_replaced == (pid != joined.link_pid)
 
 
-async def test_a_machine_that_is_removed_leaves_nothing_here_and_everything_there(joined: JoinedKasmons) -> None:
+async def test_a_removed_machine_is_deleted_here_and_unchanged_there(joined: JoinedKasmons) -> None:
     joined.join()
     session = await joined.begin()
     joined.shown(session, lambda seen: seen.state is S.IDLE)

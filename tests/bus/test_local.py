@@ -17,7 +17,7 @@ from tests.support.supervisor.env import NOW, Env, started
 from tests.support.wait import auntil
 
 
-def test_a_log_is_sent_as_far_as_it_was_read_when_its_processes_were_probed(env: Env) -> None:
+def test_a_log_is_sent_up_to_the_position_that_was_read_when_its_processes_were_probed(env: Env) -> None:
     session = env.has("abcdefgh", started())
     with contextlib.closing(StopEvent()) as stop:
         publisher = _Publisher(env.paths, {}, stop)

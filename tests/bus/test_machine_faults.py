@@ -115,7 +115,7 @@ def kill(machine: DistantMachine) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("fail", [cut, stop, kill])
-async def test_a_machine_that_fails_is_late_then_unreachable_and_connected_again_by_itself(
+async def test_a_machine_that_fails_is_late_then_unreachable_and_reconnects_by_itself(
     distant: DistantMachine, fail: Callable[[DistantMachine], Callable[[], None]]
 ) -> None:
     joined = distant.joined

@@ -100,7 +100,7 @@ def listed(env: Env) -> list[str]:
     return sorted(session.id for session in read_fleet(env.paths).sessions)
 
 
-def test_a_session_there_is_listed_here_with_its_machine_and_its_state(env: Env, mirror: Mirror) -> None:
+def test_a_session_of_the_machine_is_listed_here_with_its_machine_and_its_state(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(name="docs"), part(log_of(started(), TurnStarted(at=NOW))), ListEnd())
 
     session = shown(env)
@@ -109,7 +109,7 @@ def test_a_session_there_is_listed_here_with_its_machine_and_its_state(env: Env,
     assert session.host.alive
 
 
-def test_its_folder_and_its_process_are_none_of_this_machine(env: Env, mirror: Mirror, tmp_path: Path) -> None:
+def test_its_folder_and_its_process_are_not_those_of_this_machine(env: Env, mirror: Mirror, tmp_path: Path) -> None:
     event = msgspec.structs.replace(started(pid=os.getpid()), workdir=str(tmp_path))
     apply(mirror, entry(), part(log_of(event)), ListEnd())
 
@@ -128,7 +128,7 @@ def test_the_copy_of_a_log_has_the_same_bytes_at_the_same_offsets(env: Env, mirr
     assert {ME: LogPosition("1", len(content), tail_of(content))} == mirror.positions()
 
 
-def test_another_link_goes_on_where_the_last_one_ended(env: Env, mirror: Mirror) -> None:
+def test_another_link_continues_where_the_last_one_ended(env: Env, mirror: Mirror) -> None:
     first, second = log_of(started()), log_of(TurnStarted(at=NOW))
     apply(mirror, entry(), part(first), ListEnd())
     mirror = Mirror(env.paths, "far")
@@ -140,7 +140,7 @@ def test_another_link_goes_on_where_the_last_one_ended(env: Env, mirror: Mirror)
     assert first + second == env.paths.log(ME).read_bytes()
 
 
-def test_a_log_that_was_replaced_there_is_another_file_here(env: Env, mirror: Mirror) -> None:
+def test_a_log_that_was_replaced_on_the_machine_is_another_file_here(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), part(log_of(started(), TurnStarted(at=NOW))), ListEnd())
     before = env.paths.log(ME).stat().st_ino
 
@@ -150,7 +150,7 @@ def test_a_log_that_was_replaced_there_is_another_file_here(env: Env, mirror: Mi
     assert SessionState.IDLE is shown(env).state
 
 
-def test_a_part_that_does_not_follow_the_one_before_ends_the_connection(env: Env, mirror: Mirror) -> None:
+def test_an_update_that_does_not_follow_the_one_before_ends_the_connection(env: Env, mirror: Mirror) -> None:
     mirror.apply(entry())
     mirror.apply(part(log_of(started())))
 
@@ -160,14 +160,14 @@ def test_a_part_that_does_not_follow_the_one_before_ends_the_connection(env: Env
     assert log_of(started()) == env.paths.log(ME).read_bytes()
 
 
-def test_what_was_removed_there_is_removed_here_with_its_copy(env: Env, mirror: Mirror) -> None:
+def test_a_session_removed_on_the_machine_is_removed_here_with_its_copy(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), entry(OTHER), ListEnd(), SessionRemoval(ME))
 
     assert [OTHER] == listed(env)
     assert not env.paths.folder(ME).exists()
 
 
-def test_what_is_not_listed_after_a_pause_is_removed(env: Env, mirror: Mirror) -> None:
+def test_a_session_not_listed_after_a_pause_is_removed(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), entry(OTHER), ListEnd(), BusWelcome("0.1.0", 1, "far", ()), entry(OTHER), ListEnd())
 
     assert [OTHER] == listed(env)
@@ -200,7 +200,7 @@ def test_a_machine_that_is_away_is_shown_as_a_cluster_has_it(env: Env, mirror: M
     assert not shown(env).is_unreachable
 
 
-def test_it_is_unsure_too_where_the_link_was_killed(env: Env, mirror: Mirror) -> None:
+def test_a_session_is_unsure_too_if_the_link_was_killed(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), part(log_of(started())), ListEnd())
     env.locks["link"].let_go()
 
@@ -239,7 +239,7 @@ def test_each_report_of_a_link_is_read_once(env: Env, mirror: Mirror) -> None:
     assert reader.read("elsewhere") is None
 
 
-def test_it_is_as_its_log_has_it_once_the_machine_is_back(env: Env, mirror: Mirror) -> None:
+def test_once_the_machine_is_back_a_session_has_the_state_of_its_log(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(), part(log_of(started())), ListEnd())
     mirror.disconnect("gone")
     apply(mirror, BusWelcome("0.1.0", 1, "far", ()), entry(), ListEnd(), Heartbeat())
@@ -247,7 +247,7 @@ def test_it_is_as_its_log_has_it_once_the_machine_is_back(env: Env, mirror: Mirr
     assert SessionState.IDLE is shown(env).state
 
 
-def test_a_session_that_is_started_again_is_at_no_moment_lost(env: Env, mirror: Mirror) -> None:
+def test_a_session_that_is_started_again_is_never_lost(env: Env, mirror: Mirror) -> None:
     first = log_of(started(), ended())
     apply(mirror, entry(presence=HostPresence()), part(first), ListEnd())
 
@@ -256,13 +256,13 @@ def test_a_session_that_is_started_again_is_at_no_moment_lost(env: Env, mirror: 
     assert SessionState.IDLE is shown(env).state
 
 
-def test_a_new_session_is_at_no_moment_lost(env: Env, mirror: Mirror) -> None:
+def test_a_new_session_is_never_lost(env: Env, mirror: Mirror) -> None:
     apply(mirror, ListEnd(), entry(), part(log_of(started())))
 
     assert SessionState.IDLE is shown(env).state
 
 
-def test_a_host_that_is_gone_is_so_only_after_its_last_events(env: Env, mirror: Mirror) -> None:
+def test_a_host_has_exited_only_after_its_last_events(env: Env, mirror: Mirror) -> None:
     first = log_of(started())
     apply(mirror, entry(), part(first), ListEnd(), entry(presence=HostPresence()))
 
@@ -271,7 +271,7 @@ def test_a_host_that_is_gone_is_so_only_after_its_last_events(env: Env, mirror: 
     assert SessionState.ENDED is shown(env).state
 
 
-def test_where_its_host_is_gone_with_its_agent_it_is_lost(env: Env, mirror: Mirror) -> None:
+def test_a_session_without_host_and_agent_is_lost(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(presence=HostPresence()), part(log_of(started())), ListEnd())
 
     assert SessionState.LOST is shown(env).state
@@ -283,7 +283,7 @@ def test_where_its_host_is_gone_with_its_agent_it_is_lost(env: Env, mirror: Mirr
 @pytest.mark.parametrize(
     "session", ["../../../x", "/etc/x", "", ".", "a/b", "ABCDEFGH", "abcdefgh\n", "abcdefg\x1b", "x" * 300]
 )
-def test_an_id_that_is_none_of_kasmons_makes_no_file(env: Env, mirror: Mirror, session: str) -> None:
+def test_an_id_in_another_format_makes_no_file(env: Env, mirror: Mirror, session: str) -> None:
     before = sorted(env.folder.rglob("*"))
 
     mirror.apply(entry(session))
@@ -332,7 +332,9 @@ def test_a_session_of_another_machine_is_not_taken_over(env: Env, mirror: Mirror
     ],
 )
 @pytest.mark.parametrize("cut", range(7))
-def test_control_characters_are_replaced_at_any_cut_of_a_log(env: Env, mirror: Mirror, hostile: str, cut: int) -> None:
+def test_control_characters_in_a_log_are_replaced_wherever_it_is_cut(
+    env: Env, mirror: Mirror, hostile: str, cut: int
+) -> None:
     line = log_of(MessageWritten(at=NOW, text="XYZ")).replace(b"XYZ", hostile.encode())
     content = log_of(started()) + line
     at = content.index(hostile.encode()) + cut
@@ -374,7 +376,7 @@ def test_a_machine_cannot_list_sessions_without_end(env: Env, mirror: Mirror, mo
     assert 1000 <= MOST_SESSIONS
 
 
-def test_a_machine_cannot_claim_a_plan_a_parent_or_a_pane_of_this_one(env: Env, mirror: Mirror) -> None:
+def test_a_machine_cannot_claim_a_plan_a_parent_or_a_pane_of_this_machine(env: Env, mirror: Mirror) -> None:
     env.has(OTHER, started())
 
     mirror.apply(entry(plan="p", parent=OTHER))
@@ -394,7 +396,7 @@ def test_a_machine_cannot_claim_a_plan_a_parent_or_a_pane_of_this_one(env: Env, 
         ("../../x", "laptop", ("far",), ""),
     ],
 )
-def test_a_machine_cannot_claim_an_agent_of_this_one_unless_that_may_start_sessions_there(
+def test_a_machine_cannot_claim_an_agent_of_this_machine_unless_that_may_start_sessions_there(
     env: Env, mirror: Mirror, session: str, machine: str, machines: tuple[str, ...], shown_as: str
 ) -> None:
     env.has(OTHER, started())
@@ -413,7 +415,7 @@ def test_a_machine_cannot_claim_an_agent_of_this_one_unless_that_may_start_sessi
     assert (shown_as or None) == shown(env).parent
 
 
-def test_a_time_in_the_future_is_not_believed(env: Env, mirror: Mirror) -> None:
+def test_a_future_time_is_not_accepted(env: Env, mirror: Mirror) -> None:
     created = SessionCreated(at=9e12, launch=launch(ME, at=9e12), machine="x")
     mirror.apply(SessionEntry(created, "x", 9e12, RUNS))
     mirror.apply(ListEnd())
@@ -423,7 +425,9 @@ def test_a_time_in_the_future_is_not_believed(env: Env, mirror: Mirror) -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [86400.0, -86400.0])
-def test_the_age_of_a_session_is_right_where_the_clock_there_is_off(env: Env, mirror: Mirror, ahead_s: float) -> None:
+def test_the_age_of_a_session_is_right_though_the_machines_clock_is_off(
+    env: Env, mirror: Mirror, ahead_s: float
+) -> None:
     there = NOW + ahead_s
     listed = SessionEntry(SessionCreated(at=there - 50, launch=launch(ME)), ME, there - 20, RUNS)
     mirror.clock_offset_s = ahead_s
@@ -435,7 +439,7 @@ def test_the_age_of_a_session_is_right_where_the_clock_there_is_off(env: Env, mi
     assert ahead_s == read_presence(env.paths, "far").clock_offset_s
 
 
-def test_no_host_here_takes_over_a_terminal_of_another_machine_or_writes_its_log(env: Env, mirror: Mirror) -> None:
+def test_no_host_here_controls_a_terminal_of_another_machine_or_writes_its_log(env: Env, mirror: Mirror) -> None:
     apply(mirror, entry(mode=Mode.TMUX), part(log_of(started(mode=Mode.TMUX))), ListEnd())
 
     assert () == survey(env.paths).left
@@ -443,7 +447,7 @@ def test_no_host_here_takes_over_a_terminal_of_another_machine_or_writes_its_log
         SessionLog(env.paths, ME)
 
 
-def test_a_machine_cannot_fill_the_list_by_changes(env: Env, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_cannot_fill_the_list_by_updates(env: Env, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.bus.mirror.NOTES_PER_S", 0.0)
     mirror = Mirror(env.paths, "far")
     changes = (entry(name=f"name-{number}") for number in itertools.count())

@@ -79,13 +79,13 @@ NONSENSE = st.one_of(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.lists(NONSENSE, max_size=6).map(b"".join))
-def test_whatever_a_machine_sends_it_is_unreachable_with_a_reason(content: bytes) -> None:
+def test_invalid_input_of_a_machine_makes_it_unreachable_with_a_reason(content: bytes) -> None:
     assert asyncio.run(feed(content))
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.lists(NONSENSE, max_size=6).map(b"".join))
-def test_whatever_a_viewer_sends_the_server_ends_with_it(content: bytes, env: Env) -> None:
+def test_invalid_input_of_a_viewer_ends_the_server_connection(content: bytes, env: Env) -> None:
     async def serve() -> None:
         ours, theirs = socket.socketpair()
         server = StreamServer(LocalBus(env.paths), *await asyncio.open_connection(sock=theirs))
@@ -103,7 +103,7 @@ async def test_a_record_longer_than_allowed_ends_the_connection() -> None:
     assert "frame too large" in await feed(struct.pack(">I", 1 << 30))
 
 
-async def test_a_machine_that_ignores_the_limit_of_unread_updates_is_cut_off() -> None:
+async def test_a_machine_that_ignores_the_limit_of_unread_updates_is_disconnected() -> None:
     part = LogPart(SessionId("abcdefgh"), "1", 0, b"x" * (1 << 20))
     record = pack_record(MESSAGE, 0, msgspec.msgpack.encode(part))
     async with bus_and_wire() as (bus, wire):
@@ -147,7 +147,7 @@ async def test_a_bus_is_closed_although_the_other_end_reads_nothing_of_what_was_
         assert wire.fileno() >= 0, "it is open still"
 
 
-async def test_a_machine_that_greets_and_then_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_that_sends_only_a_greeting_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "GREETING_S", 2.0)
     script = f"printf '%s' '{GREETING.decode()}'; cat >/dev/null; exit 0"  # the shell keeps its output open
 

@@ -84,19 +84,19 @@ CASES: dict[str, tuple[Check, Check]] = {
 
 
 @pytest.mark.parametrize("promise", CASES)
-def test_a_promise_that_is_kept_is_not_called_broken_and_one_that_is_broken_is(promise: str) -> None:
+def test_kept_promises_pass_the_check_and_broken_ones_fail_it(promise: str) -> None:
     kept, broken = CASES[promise]
 
     assert [] == kept()
     assert 1 == len(broken())
 
 
-def test_a_prompt_that_was_lost_may_not_have_been_given() -> None:
+def test_a_lost_prompt_may_not_have_been_delivered() -> None:
     events = [moved(ReceiptState.QUEUED, "say one"), moved(ReceiptState.LOST)]
 
     assert [] == promises.what_is_said_was_delivered(events, [])
     assert [] == promises.what_is_said_was_delivered(events, ["say one"])
 
 
-def test_every_deed_says_what_it_is_and_can_be_drawn() -> None:
+def test_every_fault_has_a_name_and_can_be_drawn() -> None:
     assert all(deed.weight > 0 and name for name, deed in DEEDS.items())

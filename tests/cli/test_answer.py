@@ -22,7 +22,7 @@ from tests.support.tui.pty_program import OnTerminal
 KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 
-def test_never_shows_its_rule_and_its_reach_and_denies_with_a_reason(kasmon: Cli) -> None:
+def test_never_shows_its_rule_and_its_scope_and_denies_with_a_reason(kasmon: Cli) -> None:
     (kasmon.home / ".git").mkdir()
     session = kasmon.new("worker", "ask git push\nsay done")
     request = kasmon.request()["id"]
@@ -46,7 +46,9 @@ def test_never_shows_its_rule_and_its_reach_and_denies_with_a_reason(kasmon: Cli
     ("decision", "more", "told"),
     [("allow", (), "allowed once by user"), ("deny", ("--reason", "smaller"), ": smaller")],
 )
-def test_a_plan_is_shown_whole_and_answered(kasmon: Cli, decision: str, more: tuple[str, ...], told: str) -> None:
+def test_a_plan_is_shown_whole_and_approved_or_rejected_with_feedback(
+    kasmon: Cli, decision: str, more: tuple[str, ...], told: str
+) -> None:
     session = kasmon.new("worker", "approve ## Steps\n  1. Read\n  2. Write\nsay done")
     request = kasmon.request()["id"]
     code, said = kasmon.terminal("answer", request, decision, *more, typed=[("to cancel:", f"{decision}\n")])
@@ -68,7 +70,7 @@ def test_an_edit_is_shown_as_it_would_run(kasmon: Cli) -> None:
     assert "allowed with edited input by user" in kasmon("read", session).out
 
 
-def test_the_agents_reason_and_what_each_option_means_are_told_without_secrets() -> None:
+def test_the_agents_reason_and_the_description_of_each_option_are_shown_without_secrets() -> None:
     ask = question("x", options=("red", "blue"), option_notes=("warm", ""), free_text=True, why=f"Taste. {KEY}\u202e")
     text = "\n".join(shown(user_paths(), ask, Decision.CHOOSE, labels=("mauve",)))
 
@@ -83,7 +85,7 @@ def test_the_agents_reason_and_what_each_option_means_are_told_without_secrets()
     assert ["reason: Taste. ⟨hidden: 35 characters⟩⟨U+202E⟩"] == reason_lines(ask, ())
 
 
-def test_what_is_about_to_be_said_is_told_in_words() -> None:
+def test_the_answer_is_shown_in_words_before_it_is_sent() -> None:
     ask = command("x", "git push", rule="Bash(git push:*)")
 
     always = shown(user_paths(), ask, Decision.ALWAYS, reach="this session")
@@ -91,13 +93,13 @@ def test_what_is_about_to_be_said_is_told_in_words() -> None:
     assert "The request is denied, and the turn is interrupted." == shown(user_paths(), ask, Decision.CANCEL)[-1]
 
 
-def test_the_inbox_has_what_the_agent_gave_for_programs(kasmon: Cli) -> None:
+def test_the_inbox_has_the_agents_own_input_as_json(kasmon: Cli) -> None:
     kasmon.new("asks", "question Which one?|red|green")
 
     assert kasmon.request().keys() >= {"why", "option_notes", "free_text"}
 
 
-def test_a_question_is_answered_by_number_by_label_by_both_and_in_own_words(kasmon: Cli) -> None:
+def test_a_question_is_answered_by_number_by_label_by_both_and_with_free_text(kasmon: Cli) -> None:
     from kasmon.cli.answer import _label
 
     ask = question("x", options=("red", "2", "blue"), free_text=True, many=True)
@@ -115,7 +117,7 @@ def test_a_question_is_answered_by_number_by_label_by_both_and_in_own_words(kasm
     assert "green" in kasmon("read", session).out
 
 
-def test_an_answer_that_would_do_less_than_it_says_is_refused_and_the_request_waits_on(kasmon: Cli) -> None:
+def test_an_answer_that_would_do_less_than_stated_is_refused_and_the_request_stays_open(kasmon: Cli) -> None:
     kasmon.new("asks", "ask make build\nquestion Which one?|red|green\nsay done")
     request = kasmon.request()
     named = (request["id"], "--digest", request["digest"])
@@ -150,7 +152,7 @@ def test_an_answer_that_would_do_less_than_it_says_is_refused_and_the_request_wa
     assert request == kasmon.request()
 
 
-def test_a_label_that_nobody_offered_is_never_taken_for_the_persons_own_words() -> None:
+def test_an_unknown_label_is_not_taken_for_free_text() -> None:
     ask = question("x", options=("red", "green"), free_text=True)
     wrong = Answer(request=ask.id, digest=ask.digest, decision=Decision.CHOOSE, labels=("gren",))
     with pytest.raises(UsageError, match="no choice 'gren'") as refused:
@@ -162,7 +164,7 @@ def test_a_label_that_nobody_offered_is_never_taken_for_the_persons_own_words() 
         must_be_complete(ask, msgspec.structs.replace(wrong, labels=("red",), text="gren"))
 
 
-def test_what_the_tool_would_get_beside_the_shown_text_is_told() -> None:
+def test_input_beside_the_shown_text_is_shown() -> None:
     ask = command("x", "make", input={"command": "make", "background": True, "why": f"key {KEY}"})
     text = "\n".join(shown(user_paths(), ask, Decision.ALLOW))
 
@@ -172,7 +174,7 @@ def test_what_the_tool_would_get_beside_the_shown_text_is_told() -> None:
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
-def test_what_may_be_cut_on_a_terminal_is_said_to_be_and_allowed_by_no_command(kasmon: Cli) -> None:
+def test_a_request_that_may_be_cut_is_marked_on_a_terminal_and_no_command_allows_it(kasmon: Cli) -> None:
     """The person's own screen file names no proof; so nothing says that all of it is shown."""
     rules = (SHIPPED / "scripted" / "screen.toml").read_text().replace("[[menu.whole]]\n", "")
     (kasmon.paths.config / "screens").mkdir(parents=True, exist_ok=True)
@@ -202,7 +204,7 @@ print("heard", typed("Type allow"), flush=True)
 """
 
 
-def test_what_was_typed_before_a_question_stood_there_is_no_answer_to_it(tmp_path: Path) -> None:
+def test_text_typed_before_the_question_is_no_answer(tmp_path: Path) -> None:
     with OnTerminal([sys.executable, "-P", "-c", ASKS], tmp_path) as screen:
         screen.until(b"waits")
         screen.send(b"allow\n")

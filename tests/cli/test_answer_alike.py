@@ -49,7 +49,7 @@ def pushers(kasmon: Cli) -> list[dict[str, Any]]:
     return [request for request in waiting(kasmon) if "push" in request["shown"]]
 
 
-def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_the_lists(
+def test_equal_requests_are_listed_with_their_sessions_and_digests_and_answered_by_the_list(
     kasmon: Cli, pushers: list[dict[str, Any]]
 ) -> None:
     first = pushers[0]["id"]
@@ -73,7 +73,7 @@ def test_those_alike_are_listed_with_their_sessions_and_digests_and_answered_by_
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",), ("--json",), ("--yes", "--json")])
-def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
+def test_without_the_digest_of_the_list_none_of_it_is_answered(
     kasmon: Cli, pushers: list[dict[str, Any]], more: tuple[str, ...]
 ) -> None:
     done = kasmon("answer", pushers[0]["id"], "allow", "--alike", *more)
@@ -85,7 +85,9 @@ def test_without_the_lists_digest_nobody_answers_what_nobody_looked_at(
     assert 4 == len(waiting(kasmon))
 
 
-def test_at_a_terminal_all_of_each_is_shown_and_the_decision_typed(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
+def test_on_a_terminal_each_request_is_shown_whole_and_the_decision_typed(
+    kasmon: Cli, pushers: list[dict[str, Any]]
+) -> None:
     words = ("answer", pushers[1]["id"], "deny", "--alike", "--reason", "not today")
     code, said = kasmon.terminal(*words, typed=[("to cancel:", "yes\n")])
     assert (4, 4) == (code, len(waiting(kasmon))), said
@@ -101,7 +103,7 @@ def test_at_a_terminal_all_of_each_is_shown_and_the_decision_typed(kasmon: Cli, 
     assert "not today" in kasmon("read", "docs").out
 
 
-def test_a_list_that_is_another_now_gets_no_answer_at_all(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
+def test_a_list_that_changed_is_not_answered(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
     listed = kasmon.json("inbox", "--alike", pushers[0]["id"])
     kasmon.json("answer", pushers[2]["id"], "deny", "--digest", pushers[2]["digest"])
     stale = kasmon("answer", pushers[0]["id"], "allow", "--alike", "--yes", "--digest", listed["digest"], "--json")
@@ -110,7 +112,7 @@ def test_a_list_that_is_another_now_gets_no_answer_at_all(kasmon: Cli, pushers: 
     assert 3 == len(waiting(kasmon))
 
 
-def test_what_is_decided_on_alone_is_not_answered_together(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
+def test_a_request_to_be_decided_alone_is_not_answered_in_a_group(kasmon: Cli, pushers: list[dict[str, Any]]) -> None:
     [other] = [r for r in waiting(kasmon) if "rm" in r["shown"]]
 
     assert 4 == kasmon("answer", other["id"], "allow", "--alike").code

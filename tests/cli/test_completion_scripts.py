@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Cli, folder: Path, shell: str) -> None:
+def test_tab_completes_a_command_an_option_a_session_and_a_theme(kasmon: Cli, folder: Path, shell: str) -> None:
     argv, prepared = SHELLS[shell]
     if shutil.which(argv[0]) is None:
         pytest.skip(f"{argv[0]} is not installed")
@@ -60,7 +60,7 @@ def test_tab_finishes_a_command_an_option_a_session_and_a_theme(kasmon: Cli, fol
         stage.key("C-u")
 
 
-def test_what_tab_offers_is_what_the_command_takes(kasmon: Cli) -> None:
+def test_tab_offers_what_the_command_accepts(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello")
     (kasmon.home / "plans").mkdir()
     (kasmon.home / "plans" / "one.toml").write_text('[[task]]\nid = "a"\nprompt = "b"\n')
@@ -87,7 +87,7 @@ def test_what_tab_offers_is_what_the_command_takes(kasmon: Cli) -> None:
 
 
 @pytest.mark.parametrize("words", [["show", ""], ["new", "x", "--agent", ""], ["config", ""], ["nothing", ""]], ids=str)
-def test_where_nothing_can_be_read_tab_offers_nothing_and_says_nothing(kasmon: Cli, words: list[str]) -> None:
+def test_without_readable_files_tab_offers_nothing_and_prints_nothing(kasmon: Cli, words: list[str]) -> None:
     kasmon.paths.config.mkdir(exist_ok=True)
     kasmon.paths.config_file.write_text("[broken")
     (kasmon.home / "s" / "kasmon").write_text("a file in place of the folder")

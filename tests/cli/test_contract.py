@@ -65,7 +65,7 @@ def fits(value: object, kind: object) -> bool:
     return any((value is None) if one is None else isinstance(value, one) for one in kinds)
 
 
-def test_every_field_of_a_session_is_there_whether_it_says_something_or_not(kasmon: Cli) -> None:
+def test_every_field_of_a_session_is_present_even_if_empty(kasmon: Cli) -> None:
     session = kasmon.new("fix-auth", "say hello", "--task", "1", "--wave", "2", "--peers", "3")
     kasmon.json("wait", "fix-auth", "--for", "idle", "--timeout", "20")
 
@@ -136,7 +136,7 @@ def test_a_turn_that_fails_is_a_failed_receipt_and_an_exit_code_until_the_next_t
     assert ("done", None) == ((now := kasmon.json("show", session)["session"])["turn_ended"], now["turn_error"])
 
 
-def test_wait_says_by_its_exit_code_whether_it_came_true_can_or_cannot(kasmon: Cli) -> None:
+def test_wait_has_an_exit_code_for_true_possible_and_impossible(kasmon: Cli) -> None:
     idle, asks = kasmon.new("idle", "say hello"), kasmon.new("asks", "ask rm -rf build")
     pid = kasmon.request() and kasmon.json("show", asks)["session"]["host"]["pid"]
 
@@ -187,7 +187,7 @@ def test_exactly_one_request_is_answered_and_only_once(kasmon: Cli) -> None:
     until(lambda: "later" in kasmon("read", session).out and kasmon.json("ls", "--state", "idle")["sessions"])
 
 
-def test_a_turn_that_ended_stands_in_front_until_it_is_marked_as_viewed(kasmon: Cli) -> None:
+def test_an_ended_turn_is_marked_until_it_is_viewed(kasmon: Cli) -> None:
     one, two = (kasmon.new(name, "say hello") for name in ("one", "two"))
     kasmon.json("wait", one, two, "--for", "idle", "--timeout", "20")
     until(lambda: all(session["unviewed"] for session in kasmon.json("ls")["sessions"]))
@@ -251,7 +251,7 @@ def test_a_broadcast_to_several_needs_consent_and_a_dry_run_lists_them(kasmon: C
     assert 2 == said.count("-r2")
 
 
-def test_a_broadcast_reaches_no_shell_unless_that_is_asked_for(kasmon: Cli) -> None:
+def test_a_broadcast_reaches_no_shell_unless_requested(kasmon: Cli) -> None:
     made = kasmon.home / "executed"
     agent, shell = kasmon.new("one", "say hello"), kasmon("new", "sh", "--agent", "shell").out.strip()
     kasmon.json("wait", agent, shell, "--for", "idle", "--timeout", "20")
@@ -304,7 +304,7 @@ def test_a_question_is_answered_by_its_labels(kasmon: Cli) -> None:
     assert "green" in kasmon("read", "asks").out
 
 
-def test_on_a_terminal_the_request_is_shown_and_the_whole_word_asked_for(kasmon: Cli) -> None:
+def test_on_a_terminal_the_request_is_shown_and_the_full_word_is_required(kasmon: Cli) -> None:
     """Enter alone approves nothing."""
     session = kasmon.new("asks", "ask rm -rf build")
     request = kasmon.request()["id"]
@@ -328,7 +328,7 @@ def test_watching_prints_one_object_a_line(kasmon: Cli) -> None:
     assert {1} == {one["schema"] for one in objects}
 
 
-def test_watching_ends_when_nobody_reads_any_more(kasmon: Cli) -> None:
+def test_watching_ends_when_its_output_is_closed(kasmon: Cli) -> None:
     """`kasmon ls --watch | head -1`: nothing changes here, so no write would tell."""
     piped, told = subprocess.PIPE, [*KASMON, "ls", "--watch"]
     with subprocess.Popen(told, stdout=piped, stderr=piped, env=kasmon.environment, cwd=kasmon.home) as watching:

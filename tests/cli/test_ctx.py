@@ -9,7 +9,7 @@ from tests.support.wait import until
 COMMAND = " ".join((sys.executable, *KASMON[1:]))
 
 
-def test_it_tells_task_wave_and_peers_with_their_states(kasmon: Cli) -> None:
+def test_ctx_shows_task_wave_and_peers_with_their_states(kasmon: Cli) -> None:
     place = ("--wave", "2", "--peers", "2")
     kasmon.new("lexer", "slow 60", "--task", "1", *place)
     peer = kasmon.new("parser", "ask ls", "--task", "2", *place)
@@ -23,7 +23,7 @@ def test_it_tells_task_wave_and_peers_with_their_states(kasmon: Cli) -> None:
     assert "parser" in kasmon("ctx", "lexer").out
 
 
-def test_what_it_waits_for_stands_in_its_row_until_its_next_turn(kasmon: Cli) -> None:
+def test_the_reason_of_waiting_is_in_the_row_until_the_next_turn(kasmon: Cli) -> None:
     session = kasmon.new("docs", "say ready")
     until(lambda: kasmon.json("ls", "--state", "idle")["sessions"], LIMIT_S)
     assert "the lexer" == kasmon.json("ctx", session, "--waiting", "the lexer")["session"]["waits"]
@@ -35,7 +35,7 @@ def test_what_it_waits_for_stands_in_its_row_until_its_next_turn(kasmon: Cli) ->
     assert kasmon.json("show", session)["session"]["waits"] is None
 
 
-def test_it_says_that_it_is_done_with_or_without_a_word(kasmon: Cli) -> None:
+def test_done_is_reported_with_or_without_a_text(kasmon: Cli) -> None:
     session = kasmon.new("docs", "say ready")
     assert kasmon.json("ctx", session)["session"]["done"] is None
     assert "" == kasmon.json("ctx", session, "--done")["session"]["done"]
@@ -43,7 +43,7 @@ def test_it_says_that_it_is_done_with_or_without_a_word(kasmon: Cli) -> None:
     assert "done    all green" in kasmon("ctx", session).out
 
 
-def test_inside_a_session_it_knows_its_own_id(kasmon: Cli) -> None:
+def test_inside_a_session_ctx_knows_its_id(kasmon: Cli) -> None:
     """In a terminal, with nothing but what kasmon gave the agent's environment."""
     inside = f"{COMMAND} ctx --waiting 'a build' >said.txt 2>&1; exec cat"
     session = kasmon("new", "docs", "--", "/bin/sh", "-c", inside).out.strip()
@@ -59,7 +59,7 @@ def test_a_session_finds_kasmon_though_its_path_has_none(kasmon: Cli) -> None:
         until(lambda id_=session: kasmon.json("show", id_)["session"]["waits"] == "a build", LIMIT_S)  # type: ignore[misc]
 
 
-def test_outside_of_a_session_it_has_to_be_named(kasmon: Cli) -> None:
+def test_outside_of_a_session_it_must_be_named(kasmon: Cli) -> None:
     done = kasmon("ctx")
 
     assert 2 == done.code
@@ -74,7 +74,7 @@ def test_it_answers_no_request(kasmon: Cli) -> None:
     assert [wanted] == [one["id"] for one in kasmon.json("inbox")["requests"]]
 
 
-def test_of_an_ended_session_nothing_more_is_noted(kasmon: Cli) -> None:
+def test_nothing_more_is_logged_for_an_ended_session(kasmon: Cli) -> None:
     session = kasmon.new("docs", "say ready")
     kasmon.json("stop", session)
 

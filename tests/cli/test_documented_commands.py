@@ -41,7 +41,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("said", [said for said in commands() if said not in OURS])
-def test_every_command_in_the_papers_is_understood(said: str) -> None:
+def test_every_command_in_the_documents_is_accepted(said: str) -> None:
     words = shlex.split(said.replace("…", "0"))[1:]
 
     with contextlib.suppress(MissingArgumentError):  # where it is only named

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[2] / "examples"
 TESTED = {"README.md", "plan.toml", "plan.md", "config.toml", "fjord.toml", "review.py"}
 
 
-def test_every_example_has_a_test_and_a_line_on_their_page() -> None:
+def test_every_example_has_a_test_and_a_line_on_its_page() -> None:
     page = (FOLDER / "README.md").read_text("utf-8")
 
     assert {path.name for path in FOLDER.iterdir()} == TESTED
@@ -65,7 +65,7 @@ def test_the_theme_is_accepted() -> None:
     assert ("Fjord", "#8fd3c1") == (made.title, made.colors.accent)
 
 
-def test_the_program_allows_what_is_harmless_and_denies_the_rest(kasmon: Cli) -> None:
+def test_the_program_allows_harmless_requests_and_denies_the_rest(kasmon: Cli) -> None:
     done = subprocess.run(
         [sys.executable, "-P", FOLDER / "review.py"],
         capture_output=True,

@@ -31,7 +31,9 @@ def plain() -> Iterator[Cli]:
         (("config", "ui.theme", "--json"), ""),
     ],
 )
-def test_it_has_the_same_code_and_words(kasmon: Cli, plain: Cli, arguments: tuple[str, ...], given: str) -> None:
+def test_a_forked_command_has_the_same_code_and_the_same_arguments(
+    kasmon: Cli, plain: Cli, arguments: tuple[str, ...], given: str
+) -> None:
     told = [line(*arguments, given=given) for line in (kasmon, plain)]
 
     assert told[0] == told[1]
@@ -42,7 +44,9 @@ def test_it_has_its_own_variables_and_its_own_folder(kasmon: Cli) -> None:
     assert "SHELL" not in kasmon("doctor", "--report").out
 
 
-def test_one_that_waits_delays_no_other_and_a_too_slow_one_is_killed(fork_server: ForkServer, kasmon: Cli) -> None:
+def test_a_waiting_command_blocks_no_other_and_one_that_exceeds_its_time_is_killed(
+    fork_server: ForkServer, kasmon: Cli
+) -> None:
     kasmon.new("docs", "say hello")
     waits = ("wait", "docs", "--for", "limited")
 
@@ -58,7 +62,7 @@ def test_one_that_waits_delays_no_other_and_a_too_slow_one_is_killed(fork_server
     assert 0 == kasmon("ls").code
 
 
-def test_one_who_asks_and_is_killed_meanwhile_ends_it_for_no_other(fork_server: ForkServer, kasmon: Cli) -> None:
+def test_a_killed_caller_ends_the_command_for_no_other_caller(fork_server: ForkServer, kasmon: Cli) -> None:
     for asked in (b"", b"     100", b"     100part"):
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(fork_server.path)

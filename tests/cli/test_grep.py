@@ -14,7 +14,7 @@ def talks(kasmon: Cli) -> None:
     printed(kasmon.paths, docs, "$ make docs", "make: no token", shown=("done",))
 
 
-def test_each_hit_has_its_session_time_place_and_line_with_what_stands_around_it(kasmon: Cli) -> None:
+def test_each_match_has_its_session_time_place_and_line_with_its_context(kasmon: Cli) -> None:
     talks(kasmon)
     done = kasmon("grep", "token", TZ="UTC")
 
@@ -63,7 +63,7 @@ def test_json_has_every_field_and_nothing_found_is_exit_code_1(kasmon: Cli) -> N
     assert "no match for 'no such words' in any session" in said_so.err
 
 
-def test_what_cannot_be_searched_for_is_refused_and_a_leading_hyphen_is_a_word(kasmon: Cli) -> None:
+def test_an_invalid_search_is_refused_and_a_leading_hyphen_is_text(kasmon: Cli) -> None:
     talks(kasmon)
 
     assert 2 == kasmon("grep", "").code

@@ -75,7 +75,7 @@ def test_a_prompt_for_a_structured_agent_of_an_older_host_resumes_it_under_this_
     assert [1, 1] == [read.count("say one"), read.count("say two")]
 
 
-def test_a_prompt_for_a_structured_agent_that_was_handed_over_resumes_it(kasmon: Cli, old: Old) -> None:
+def test_a_prompt_for_a_structured_agent_that_a_host_handed_over_resumes_it(kasmon: Cli, old: Old) -> None:
     talk = structured(old, "talk", "say one")
     old("wait", "talk", "--for", "idle")
     control.request(kasmon.paths.socket(SessionId(talk)), ControlKind.HAND_OVER)
@@ -86,7 +86,7 @@ def test_a_prompt_for_a_structured_agent_that_was_handed_over_resumes_it(kasmon:
     assert 2 == shown(kasmon, talk)["generation"]
 
 
-def test_restart_moves_a_structured_agent_and_keeps_what_waits_for_it(kasmon: Cli, old: Old) -> None:
+def test_restart_moves_a_structured_agent_and_keeps_its_queue(kasmon: Cli, old: Old) -> None:
     """It is in a turn, so the host finishes that first; the prompt that waits is given to the agent once, later."""
     talk = structured(old, "talk", "ask Bash\nsay one")
     until(lambda: "asking" == shown(kasmon, talk)["state"])
@@ -206,7 +206,7 @@ def test_a_host_that_is_too_old_to_hand_over_is_named_with_how_to_end_it(kasmon:
     assert is_ours(kasmon, talk)
 
 
-def test_going_back_to_an_older_version_is_asked_for_by_doctor(kasmon: Cli, tmp_path: Path) -> None:
+def test_doctor_offers_the_return_to_an_older_version(kasmon: Cli, tmp_path: Path) -> None:
     newer = OtherVersion(tmp_path, NEWER)
     one = kasmon("new", "one", "--", "sleep", "600", **newer.variables()).out.strip()
     refused = kasmon("new", "two", "--", "sleep", "600")
@@ -219,7 +219,9 @@ def test_going_back_to_an_older_version_is_asked_for_by_doctor(kasmon: Cli, tmp_
     assert 0 == kasmon("new", "three", "--", "sleep", "600").code
 
 
-def test_a_plan_whose_runner_meets_a_newer_host_goes_on_with_the_next_runner(kasmon: Cli, tmp_path: Path) -> None:
+def test_a_plan_whose_runner_meets_a_newer_host_fails_no_task_and_continues_with_the_next_runner(
+    kasmon: Cli, tmp_path: Path
+) -> None:
     newer = OtherVersion(tmp_path, NEWER).variables()
     assert 0 == kasmon("new", "one", "--", "sleep", "600", **newer).code
     plan = 'advance = "auto"\nworktree = "folder"\n[[task]]\nid = "a"\nrun = "touch ran"\ncheck = "test -e ran"\n'

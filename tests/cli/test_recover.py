@@ -24,7 +24,7 @@ ONE = "77b5ba32-6465-44a1-9d8d-363508bac732"
 OTHER = "2b5dd54d-cf7b-4ac3-a4b0-5a7227407766"
 
 
-def test_what_has_a_conversation_goes_on_in_it_and_of_the_rest_is_said_what_is_lost(kasmon: Cli) -> None:
+def test_recover_resumes_a_conversation_and_reports_the_loss_of_other_sessions(kasmon: Cli) -> None:
     talk = kasmon("new", "talk", "--agent", "scripted", "--mode", "sdk", "--prompt", "say one").out.strip()
     shell = kasmon("new", "shell", "--", "sleep", "600").out.strip()
     kasmon("wait", "talk", "--for", "idle")
@@ -54,7 +54,7 @@ def test_a_choice_that_names_no_session_is_refused_and_where_nothing_is_lost_it_
     assert "Nothing is lost.\n" == kasmon("recover").out
 
 
-def test_an_agent_that_lives_on_without_its_host_is_named_with_the_command_that_stops_it(kasmon: Cli) -> None:
+def test_an_agent_that_runs_without_its_host_is_named_with_the_command_that_stops_it(kasmon: Cli) -> None:
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     where, me = kasmon.paths, SessionId("aaaaaaaa")
     where.folder(me).mkdir(mode=0o700, parents=True)
@@ -94,7 +94,7 @@ def test_sessions_whose_tmux_host_was_killed_are_unsure_and_get_it_back(kasmon: 
     assert "Nothing is lost.\n" == kasmon("recover").out
 
 
-def test_among_several_conversations_of_a_folder_a_person_chooses_and_nothing_is_started_before(kasmon: Cli) -> None:
+def test_the_user_chooses_among_several_conversations_of_a_folder_and_nothing_is_started_before(kasmon: Cli) -> None:
     program = kasmon.home / "bin" / "claude"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$@" >> {kasmon.home}/started\nexec sleep 600\n')

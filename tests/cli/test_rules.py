@@ -43,7 +43,7 @@ def test_a_rule_answers_the_next_session_of_the_project(kasmon: Cli) -> None:
     assert "allowed once by rule k1" in kasmon("read", "second").out
 
 
-def test_a_forgotten_session_takes_its_rules_along(kasmon: Cli) -> None:
+def test_a_removed_session_removes_its_rules(kasmon: Cli) -> None:
     _, request, digest = asked(kasmon)
     kasmon.json("answer", request, "always", "--digest", digest)
     kasmon.json("stop", "worker")
@@ -62,7 +62,7 @@ def test_a_forgotten_session_takes_its_rules_along(kasmon: Cli) -> None:
         (["move", "nobody", "--to", "screen"], 2, "screen"),
     ],
 )
-def test_what_makes_no_sense_gets_a_next_step(kasmon: Cli, arguments: list[str], code: int, word: str) -> None:
+def test_an_invalid_rule_is_an_error_with_a_next_step(kasmon: Cli, arguments: list[str], code: int, word: str) -> None:
     done = kasmon(*arguments)
 
     assert code == done.code

@@ -20,7 +20,7 @@ BEFORE = Session(id=SessionId("aaaaaaaa"), state=SessionState.IDLE, since=10.0, 
 SENT = Receipt(id=ReceiptId("aaaaaaaa-r1"), session=BEFORE.id, state=ReceiptState.SUBMITTED)
 
 
-def test_still_idle_is_not_idle_again() -> None:
+def test_an_agent_that_stays_idle_has_not_become_idle_again() -> None:
     assert not has_moved(BEFORE, BEFORE, SENT)
     assert not has_moved(BEFORE, msgspec.structs.replace(BEFORE, last_line="typed"), SENT)
 
@@ -30,11 +30,11 @@ def test_still_idle_is_not_idle_again() -> None:
     [{"state": SessionState.WORKING}, {"turns": 4}, {"since": 11.0}, {"generation": 2}],
     ids=["another state", "a turn later", "idle anew", "restarted"],
 )
-def test_whatever_came_after_the_prompt_counts(after: dict[str, object]) -> None:
+def test_any_event_after_the_prompt_counts(after: dict[str, object]) -> None:
     assert has_moved(BEFORE, msgspec.structs.replace(BEFORE, **after), SENT)
 
 
-def test_a_finished_prompt_counts_however_short_its_turn_was() -> None:
+def test_a_finished_prompt_counts_even_if_its_turn_was_short() -> None:
     assert has_moved(BEFORE, BEFORE, msgspec.structs.replace(SENT, state=ReceiptState.FINISHED))
 
 
@@ -57,7 +57,7 @@ def codex(kasmon: Cli) -> str:
     return session
 
 
-def test_a_move_that_changes_how_much_it_asks_needs_a_yes(kasmon: Cli, codex: str) -> None:
+def test_a_move_that_changes_the_permission_mode_needs_consent(kasmon: Cli, codex: str) -> None:
     """The yes is tried, and since nothing is there to move to, it goes on where it was."""
     done = kasmon("move", codex, "--to", "sdk", "--json")
     assert (4, "permission-mode") == (done.code, done.json["error"]["code"])

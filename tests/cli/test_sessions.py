@@ -83,7 +83,7 @@ def test_its_panes_are_listed_when_asked(kasmon: Cli, mine: Mine) -> None:
     assert "90x30" in table
 
 
-def test_adopting_says_what_will_be_noticed_and_changes_nothing(kasmon: Cli, mine: Mine) -> None:
+def test_adopting_lists_what_the_agent_will_notice_and_changes_nothing(kasmon: Cli, mine: Mine) -> None:
     before = mine.state
     done = kasmon("adopt", "work", "--socket", str(mine.socket))
     session = kasmon.json("show", done.out.strip())["session"]
@@ -99,7 +99,7 @@ def test_adopting_says_what_will_be_noticed_and_changes_nothing(kasmon: Cli, min
     assert {"work:0.0": done.out.strip(), "other:0.0": ""} == watched
 
 
-def test_it_can_be_read_and_typed_into(kasmon: Cli, mine: Mine) -> None:
+def test_an_adopted_pane_can_be_read_and_typed_into(kasmon: Cli, mine: Mine) -> None:
     session = adopted(kasmon, mine, "other", "--name", "cat")
     before = mine.state
     kasmon.json("send", session, "hello there", "--when", "now")
@@ -124,7 +124,7 @@ WISHES = {"stop": ("your own tmux", 4), "restart": ("your own tmux", 4), "move":
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_what_would_end_it_or_start_it_again_is_refused(kasmon: Cli, mine: Mine, wish: str) -> None:
+def test_a_command_that_would_end_or_restart_an_adopted_pane_is_refused(kasmon: Cli, mine: Mine, wish: str) -> None:
     session, before = adopted(kasmon, mine), mine.state
     words, code = WISHES[wish]
     done = kasmon(wish, session, *(("--to", "sdk") if wish == "move" else ()))
@@ -134,14 +134,14 @@ def test_what_would_end_it_or_start_it_again_is_refused(kasmon: Cli, mine: Mine,
     assert before == mine.state
 
 
-def test_another_name_is_kasmons_alone(kasmon: Cli, mine: Mine) -> None:
+def test_a_rename_changes_only_kasmons_name(kasmon: Cli, mine: Mine) -> None:
     session, before = adopted(kasmon, mine), mine.state
 
     assert "mine" == kasmon.json("rename", session, "mine")["session"]["name"]
     assert before == mine.state
 
 
-def test_rm_lets_it_go_and_it_runs_on(kasmon: Cli, mine: Mine) -> None:
+def test_rm_releases_an_adopted_pane_which_keeps_running(kasmon: Cli, mine: Mine) -> None:
     session, before = adopted(kasmon, mine), mine.state
     kasmon.json("rm", session)
 
@@ -168,7 +168,7 @@ def test_a_name_that_is_taken_adopts_nothing_and_leaves_nothing(kasmon: Cli, min
 
 
 @pytest.mark.parametrize("target", ["wor", "nobody", "%77", "work:9", "work:0.4", "=work", "wor*"])
-def test_a_target_means_whole_names_only(kasmon: Cli, mine: Mine, target: str) -> None:
+def test_a_target_matches_whole_names_only(kasmon: Cli, mine: Mine, target: str) -> None:
     done = kasmon("adopt", target, "--socket", str(mine.socket))
 
     assert 3 == done.code, done.err
@@ -180,7 +180,7 @@ def test_a_window_may_be_meant_by_number_or_name_and_a_pane_by_its_id(kasmon: Cl
     assert "work:0.0" == kasmon.json("show", adopted(kasmon, mine, target))["session"]["adopted"]
 
 
-def test_where_no_tmux_listens_it_says_so(kasmon: Cli) -> None:
+def test_without_a_tmux_server_adopting_reports_that(kasmon: Cli) -> None:
     done = kasmon("adopt", "work", "--socket", str(kasmon.home / "none.sock"))
 
     assert 3 == done.code
@@ -212,7 +212,7 @@ def test_when_its_server_is_gone_it_is_lost(kasmon: Cli, mine: Mine) -> None:
     assert "lost" == kasmon.json("show", session)["session"]["state"]
 
 
-def test_a_host_that_begins_anew_watches_it_again(kasmon: Cli, mine: Mine) -> None:
+def test_a_new_host_watches_an_adopted_pane_again(kasmon: Cli, mine: Mine) -> None:
     session, before = adopted(kasmon, mine, "other", "--name", "cat"), mine.state
     pid = kasmon.json("show", session)["session"]["host"]["pid"]
     os.kill(pid, 9)
@@ -412,7 +412,7 @@ def test_a_filter_stops_several_only_when_that_is_confirmed(three: Cli) -> None:
     assert (0, {"ended"}) == (code, {*states(three).values()})
 
 
-def test_the_answer_of_one_named_session_is_as_ever(three: Cli) -> None:
+def test_a_single_named_session_has_a_single_result(three: Cli) -> None:
     assert "w-1" == three.json("stop", "w-1")["session"]["name"]
     done = three("stop", "w-1", "--json")
     assert (4, "ended") == (done.code, done.json["error"]["code"])
@@ -505,7 +505,7 @@ def test_a_template_without_fields_needs_none(made: Cli) -> None:
         (("--template", "elsewhere"), 3, "nowhere", ""),
     ],
 )
-def test_what_a_template_cannot_be_used_for_is_refused(
+def test_a_template_is_refused_where_it_cannot_be_used(
     made: Cli, options: tuple[str, ...], code: int, said: str, hint: str
 ) -> None:
     done = made("new", "x", *options)
@@ -520,7 +520,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x", *words], check=True)
 
 
-def test_a_template_gives_a_worktree_unless_an_option_says_otherwise(made: Cli) -> None:
+def test_a_template_makes_a_worktree_unless_an_option_disables_it(made: Cli) -> None:
     repository = made.home / "shop"
     git(made.home, "init", "-q", str(repository))
     for name in ("v1", "v2"):

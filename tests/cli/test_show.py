@@ -26,7 +26,7 @@ TOLD = msgspec.structs.replace(
 )
 
 
-def test_it_says_how_the_agent_runs_how_its_conversation_is_known_and_its_last_words() -> None:
+def test_show_has_the_mode_of_the_agent_how_its_conversation_was_identified_and_its_last_output() -> None:
     lines = described(TOLD, 0.0)
 
     assert {"  model     claude-best", "  permits   acceptEdits"} <= set(lines)
@@ -34,7 +34,7 @@ def test_it_says_how_the_agent_runs_how_its_conversation_is_known_and_its_last_w
     assert [f"  stderr    error {number}" for number in range(2, LAST_WORDS + 2)] == lines[-LAST_WORDS:]
 
 
-def test_what_nobody_said_takes_no_line_and_is_null_for_programs() -> None:
+def test_an_unknown_value_has_no_line_and_is_null_in_json() -> None:
     empty, full = shown_object(PLAIN, (), (), None), shown_object(TOLD, (), (), None)
 
     assert not {"model", "permits", "proof", "stderr"} & {line.split()[0] for line in described(PLAIN, 0.0)}
@@ -44,7 +44,7 @@ def test_what_nobody_said_takes_no_line_and_is_null_for_programs() -> None:
     assert ([], ["streams"], ["claude-best", "claude-small"]) == (empty["models"], full["abilities"], full["models"])
 
 
-def test_the_mode_that_a_terminal_agent_reports_is_in_its_row_and_an_older_ones_counts_no_more() -> None:
+def test_the_reported_mode_of_a_terminal_agent_is_in_its_row_and_an_older_one_is_ignored() -> None:
     agent = Session(id=SessionId("abcdefgh"), name="docs", agent="claude", program="claude", mode=Mode.TMUX)
     told = apply(apply(agent, SessionStarted(at=1.0, mode=Mode.TMUX)), SettingsChanged(at=2.0, permission_mode="auto"))
     assert "tmux (auto)" == mode_words(told)

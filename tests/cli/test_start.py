@@ -79,7 +79,7 @@ def test_a_command_loads_nothing_that_only_others_need(kasmon: Cli, words: str) 
     assert "[]" == done.stderr.splitlines()[-1]
 
 
-def test_what_is_asked_all_day_reads_no_file_of_an_agent(kasmon: Cli) -> None:
+def test_a_frequent_command_reads_no_file_of_an_agent(kasmon: Cli) -> None:
     (kasmon.paths.agents / "parrot").mkdir(parents=True)
     (kasmon.paths.agents / "parrot" / "profile.toml").write_text('title = "Parrot"')
     kasmon.new("fix-auth", "say hello")
@@ -97,7 +97,7 @@ def test_what_is_asked_all_day_reads_no_file_of_an_agent(kasmon: Cli) -> None:
         assert "[]" == done.stderr.splitlines()[-1], words
 
 
-def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sandboxes(kasmon: Cli) -> None:
+def test_running_code_in_a_sandbox_loads_neither_the_library_nor_the_code_that_creates_sandboxes(kasmon: Cli) -> None:
     """It takes a millisecond inside; what is loaded for it is what one waits for."""
     code = (
         "import sys; sys.argv = ['kasmon', 'sandbox', 'run', 'nobody', 'true']; from kasmon.__main__ import main;"
@@ -119,7 +119,7 @@ def test_running_code_in_a_sandbox_loads_neither_the_library_nor_what_makes_sand
     assert "there is no session 'nobody'" in done.stderr
 
 
-def test_a_session_on_a_running_fork_server_starts_without_libraries_of_the_first_one(
+def test_a_session_on_a_running_fork_server_starts_without_libraries_that_only_the_first_one_needs(
     kasmon: Cli,
 ) -> None:
     kasmon.new("first", "say hello")
@@ -206,7 +206,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("line", PLAIN)
-def test_both_ways_of_reading_a_command_say_the_same(line: str) -> None:
+def test_both_parsers_of_a_command_agree(line: str) -> None:
     name, words = find(shlex.split(line))
     command = load(COMMANDS[name])
     parsed = parse(command, words)
@@ -229,14 +229,16 @@ def test_both_ways_of_reading_a_command_say_the_same(line: str) -> None:
         *("sandbox run --help", "sandbox forward lab 65536", "sandbox forward lab 0", "wait x", "show", "show -x"),
     ],
 )
-def test_whatever_is_not_written_plainly_is_left_to_the_library(line: str) -> None:
+def test_any_complex_command_line_is_left_to_the_library(line: str) -> None:
     name, words = find(shlex.split(line))
 
     assert None is parse(load(COMMANDS[name]), words)
 
 
 @pytest.mark.parametrize("line", ["mcp", "mcp --unknown"])
-def test_the_garbage_collector_is_off_only_while_a_command_loads(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_garbage_collector_is_off_only_while_a_command_is_loaded(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[bool] = []
 
     def command() -> int:
@@ -285,7 +287,7 @@ def test_a_missing_argument_is_named_with_its_command(kasmon: Cli, line: str, ex
     assert (2, "", f"kasmon: {expected}\n") == (done.code, done.out, done.err)
 
 
-def test_the_language_has_one_name_in_the_help_and_its_old_name_cannot_be_given_beside_it(kasmon: Cli) -> None:
+def test_the_language_has_one_name_in_the_help_and_is_not_given_together_with_its_old_name(kasmon: Cli) -> None:
     shown = kasmon("sandbox", "run", "--help").out
     both = kasmon("sandbox", "run", "lab", "true", "--lang", "python", "--env", "python")
 
@@ -322,7 +324,7 @@ def test_textuals_variables_are_dropped_but_for_two() -> None:
     assert [*given, "KASMON_DEV"] == list(for_kasmons_own)
 
 
-def test_without_a_terminal_the_dashboard_says_what_works_instead(kasmon: Cli) -> None:
+def test_without_a_terminal_the_dashboard_names_other_commands(kasmon: Cli) -> None:
     done = kasmon()
 
     assert (2, "") == (done.code, done.out)
@@ -341,14 +343,14 @@ INSTEAD = {
     ("term", "told"), [("", "TERM is not set"), ("dumb", "TERM is dumb"), ("unknown", "TERM is unknown")]
 )
 @pytest.mark.parametrize("words", INSTEAD)
-def test_a_terminal_that_cannot_draw_gets_a_sentence(kasmon: Cli, term: str, told: str, words: str) -> None:
+def test_an_unsupported_terminal_gets_a_sentence(kasmon: Cli, term: str, told: str, words: str) -> None:
     what, instead = INSTEAD[words]
 
     said = f"kasmon: {what} cannot open here: {told}, which cannot draw a screen. {instead}\r\n"
     assert (2, said) == kasmon.terminal(*words.split(), TERM=term)
 
 
-def test_the_dashboard_opens_on_a_terminal_and_gives_it_back(kasmon: Cli) -> None:
+def test_the_dashboard_opens_on_a_terminal_and_restores_it(kasmon: Cli) -> None:
     kasmon.new("fix-auth", "say hello")
 
     code, said = kasmon.terminal(typed=[("fix-auth", "q")], TEXTUAL_PRESS="x", TEXTUAL_DRIVER="no.such:Driver")

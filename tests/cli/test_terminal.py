@@ -29,7 +29,7 @@ def test_any_program_is_started_prompted_read_and_stopped(kasmon: Cli) -> None:
     assert kasmon.json("show", "copy")["session"]["pane"] is None
 
 
-def test_a_program_that_fails_at_once_is_told_with_its_last_words(kasmon: Cli) -> None:
+def test_a_program_that_fails_at_once_is_reported_with_its_last_output(kasmon: Cli) -> None:
     done = kasmon("new", "made", "--", "sh", "-c", "echo oh no; exit 7")
     again = kasmon("restart", "made", "--json")
 
@@ -41,7 +41,7 @@ def test_a_program_that_fails_at_once_is_told_with_its_last_words(kasmon: Cli) -
     assert "launch" == again.json["error"]["code"]
 
 
-def test_a_program_that_is_done_at_once_is_told_and_no_failure(kasmon: Cli) -> None:
+def test_a_program_that_finishes_at_once_is_reported_and_no_failure(kasmon: Cli) -> None:
     done = kasmon("new", "made", "--", "sh", "-c", "echo all made")
 
     assert 0 == done.code
@@ -70,7 +70,7 @@ def test_a_command_works_until_it_exits_and_asks_where_it_prints_a_question(kasm
         "Press Enter to continue...",
     ],
 )
-def test_a_command_that_waits_behind_its_question_asks(kasmon: Cli, question: str) -> None:
+def test_a_command_that_waits_after_its_question_asks(kasmon: Cli, question: str) -> None:
     kasmon("new", "train", "--", sys.executable, "-c", f"input({question!r})")
 
     assert 0 == kasmon("wait", "train", "--for", "asking").code
@@ -84,7 +84,7 @@ while :; do sleep 0.1; done
 """
 
 
-def test_an_agent_that_ctrl_z_stopped_says_so_and_fg_continues_it(kasmon: Cli) -> None:
+def test_an_agent_stopped_by_ctrl_z_is_reported_and_fg_continues_it(kasmon: Cli) -> None:
     """tmux continues a pane's own program at once, so Claude only waits for SIGCONT, and its screen says so."""
     program = kasmon.home / "claude"
     program.write_text(SUSPENDED)
@@ -107,7 +107,7 @@ def test_a_further_window_is_a_child(kasmon: Cli) -> None:
     assert {parent: None, child: parent} == {one["id"]: one["parent"] for one in kasmon.json("ls")["sessions"]}
 
 
-def test_a_program_without_a_protocol_falls_back_and_says_so(kasmon: Cli) -> None:
+def test_a_program_without_a_protocol_falls_back_and_gives_the_reason(kasmon: Cli) -> None:
     done = kasmon("new", "sh", "--agent", "shell", "--mode", "sdk")
 
     assert 0 == done.code
@@ -115,7 +115,7 @@ def test_a_program_without_a_protocol_falls_back_and_says_so(kasmon: Cli) -> Non
     assert "has no structured protocol" in kasmon.json("show", "sh")["session"]["fallback"]
 
 
-def test_a_program_of_ones_own_is_not_moved_and_the_way_there_is_named(kasmon: Cli) -> None:
+def test_an_unknown_program_is_not_moved_and_the_alternative_is_named(kasmon: Cli) -> None:
     kasmon("new", "copy", "--", "cat")
 
     done = kasmon("move", "copy", "--to", "sdk")
@@ -126,7 +126,7 @@ def test_a_program_of_ones_own_is_not_moved_and_the_way_there_is_named(kasmon: C
 
 
 @pytest.mark.parametrize("outer", ["", "/tmp/other,1,0"], ids=["in a terminal", "inside a tmux"])
-def test_attaching_is_the_real_terminal_until_it_is_left(kasmon: Cli, outer: str) -> None:
+def test_attach_opens_the_real_terminal_until_the_user_detaches(kasmon: Cli, outer: str) -> None:
     kasmon("new", "copy", "--", "sh", "-c", "echo ready; exec cat")
 
     def has_arrived() -> bool:
@@ -138,7 +138,7 @@ def test_attaching_is_the_real_terminal_until_it_is_left(kasmon: Cli, outer: str
     assert bool(outer) == ("tmux inside your tmux" in said)
 
 
-def test_attaching_is_a_look_at_what_finished(kasmon: Cli) -> None:
+def test_attach_to_a_finished_session_shows_its_output(kasmon: Cli) -> None:
     session = kasmon("new", "it", "--agent", "scripted", "--mode", "tmux").out.strip()
     kasmon.json("wait", session, "--for", "idle", "--timeout", "20")
     kasmon.json("send", session, "say hello", "--wait", "idle", "--timeout", "20")
@@ -149,7 +149,7 @@ def test_attaching_is_a_look_at_what_finished(kasmon: Cli) -> None:
     assert not kasmon.json("show", session)["session"]["unviewed"]
 
 
-def test_without_a_terminal_attaching_says_which_line_would(kasmon: Cli) -> None:
+def test_without_a_terminal_attach_names_the_command_line(kasmon: Cli) -> None:
     kasmon("new", "copy", "--", "cat")
 
     done = kasmon("attach", "copy")

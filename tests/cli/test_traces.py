@@ -53,7 +53,7 @@ def test_watching_leaves_no_trace(kasmon: Cli) -> None:
     assert ["c", "r", "s"] == traces(kasmon)
 
 
-def test_without_a_usable_runtime_folder_everything_works_and_the_doctor_says_where(kasmon: Cli) -> None:
+def test_without_a_usable_runtime_folder_everything_works_and_the_doctor_names_the_fallback(kasmon: Cli) -> None:
     kasmon.environment |= {"XDG_RUNTIME_DIR": "/no/such/folder", "TMPDIR": str(kasmon.home)}
     session = kasmon.new("fix-auth", "say hello")
     runtime = user_paths(kasmon.environment).runtime

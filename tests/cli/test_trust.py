@@ -67,7 +67,7 @@ def trust(kasmon: Cli, repo: Path) -> None:
     assert 0 == done.code, done.err
 
 
-def test_nothing_of_it_runs_on_any_look_and_each_says_that_it_does_not_count(kasmon: Cli, repo: Path) -> None:
+def test_no_read_command_runs_an_untrusted_config_and_each_reports_it_as_untrusted(kasmon: Cli, repo: Path) -> None:
     """Each look that reads it; the rest is the same as anywhere else."""
     told = f"'{repo}/{NAME}' is ignored: you have not trusted it"
     there = Standing(kasmon, repo)
@@ -79,7 +79,7 @@ def test_nothing_of_it_runs_on_any_look_and_each_says_that_it_does_not_count(kas
     assert LOOKS == {words: told in said for words, said in looks.items()}
 
 
-def test_doctor_and_explain_say_it_where_one_stands(kasmon: Cli, repo: Path) -> None:
+def test_doctor_and_explain_report_an_untrusted_folder_config(kasmon: Cli, repo: Path) -> None:
     there = Standing(kasmon, repo)
     told = f"'{repo}/{NAME}' is ignored"
 
@@ -107,7 +107,7 @@ class Standing:
 
 
 @pytest.mark.parametrize("words", ["--agent helper", "--agent helper --mode sdk", "--agent helper --json"])
-def test_what_only_it_knows_is_refused(kasmon: Cli, repo: Path, words: str) -> None:
+def test_an_agent_that_only_an_untrusted_config_defines_is_refused(kasmon: Cli, repo: Path, words: str) -> None:
     done = kasmon("new", "one", "--dir", str(repo), *words.split())
 
     assert 4 == done.code
@@ -117,7 +117,7 @@ def test_what_only_it_knows_is_refused(kasmon: Cli, repo: Path, words: str) -> N
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
-def test_once_trusted_it_runs_and_after_one_byte_it_does_not(kasmon: Cli, repo: Path) -> None:
+def test_once_trusted_a_config_applies_and_one_changed_byte_revokes_it(kasmon: Cli, repo: Path) -> None:
     trust(kasmon, repo)
     assert not ran(kasmon)
     assert 0 == kasmon("new", "one", "--dir", str(repo)).code
@@ -131,7 +131,7 @@ def test_once_trusted_it_runs_and_after_one_byte_it_does_not(kasmon: Cli, repo: 
     assert "not the one that you trusted" in done.err
 
 
-def test_a_session_moves_and_starts_again_by_what_is_trusted_then(kasmon: Cli, repo: Path) -> None:
+def test_a_session_moves_and_restarts_by_the_currently_trusted_config(kasmon: Cli, repo: Path) -> None:
     (repo / NAME).write_text('[agents.mine]\nprogram = "scripted"\n')
     trust(kasmon, repo)
     assert 0 == kasmon("new", "one", "--agent", "mine", "--mode", "sdk", "--dir", str(repo)).code
@@ -148,7 +148,7 @@ def test_a_session_moves_and_starts_again_by_what_is_trusted_then(kasmon: Cli, r
     assert "is now ignored" in done.err
 
 
-def test_what_it_would_let_run_is_shown_so_that_nothing_hides(kasmon: Cli, repo: Path) -> None:
+def test_the_commands_that_trust_allows_are_shown_without_hidden_parts(kasmon: Cli, repo: Path) -> None:
     with (repo / NAME).open("a") as file:
         file.write('[agents.x]\nprogram = "x\\u001b[2K\\u202e\\nIts digest is 0."\n')
 
@@ -172,14 +172,14 @@ def test_what_it_would_let_run_is_shown_so_that_nothing_hides(kasmon: Cli, repo:
         ["--yes", "--digest", "é"],
     ],
 )
-def test_where_nobody_is_asked_it_takes_a_yes_for_what_was_looked_at(kasmon: Cli, repo: Path, words: list[str]) -> None:
+def test_without_a_terminal_trust_requires_yes_and_the_shown_digest(kasmon: Cli, repo: Path, words: list[str]) -> None:
     seen = digest(kasmon, repo)
 
     assert 4 == kasmon("trust", str(repo), *(seen if word == "DIGEST" else word for word in words)).code
     assert [] == kasmon.json("trust", "--list")["trusted"]
 
 
-def test_no_agent_trusts_anything(kasmon: Cli, repo: Path) -> None:
+def test_no_agent_can_trust_a_config(kasmon: Cli, repo: Path) -> None:
     seen = digest(kasmon, repo)
     own_process = {"PYTHONUTF8": "1"}  # whose environment can be looked at
 
@@ -190,7 +190,7 @@ def test_no_agent_trusts_anything(kasmon: Cli, repo: Path) -> None:
     assert [] == kasmon.json("trust", "--list")["trusted"]
 
 
-def test_a_digest_of_before_the_change_trusts_nothing(kasmon: Cli, repo: Path) -> None:
+def test_a_digest_from_before_the_change_trusts_nothing(kasmon: Cli, repo: Path) -> None:
     seen = digest(kasmon, repo)
     with (repo / NAME).open("a") as file:
         file.write("#\n")
@@ -200,7 +200,7 @@ def test_a_digest_of_before_the_change_trusts_nothing(kasmon: Cli, repo: Path) -
 
 
 @pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("\n", 4), ("n\n", 4)])
-def test_on_a_terminal_a_person_is_asked(kasmon: Cli, repo: Path, typed: str, code: int) -> None:
+def test_on_a_terminal_the_user_is_asked(kasmon: Cli, repo: Path, typed: str, code: int) -> None:
     done, said = kasmon.terminal("trust", str(repo), typed=[("[y/N]", typed)])
 
     assert code == done
@@ -208,14 +208,14 @@ def test_on_a_terminal_a_person_is_asked(kasmon: Cli, repo: Path, typed: str, co
     assert (code == 0) == bool(kasmon.json("trust", "--list")["trusted"])
 
 
-def test_a_yes_that_was_typed_before_the_question_is_no_answer_to_it(kasmon: Cli, repo: Path) -> None:
+def test_a_yes_typed_before_the_question_is_no_answer(kasmon: Cli, repo: Path) -> None:
     done, _ = kasmon.terminal("trust", str(repo), typed=[("", "y\n"), ("[y/N]", "\n")])
 
     assert 4 == done
     assert [] == kasmon.json("trust", "--list")["trusted"]
 
 
-def test_what_is_trusted_is_listed_and_taken_back(kasmon: Cli, repo: Path) -> None:
+def test_trusted_configs_are_listed_and_revoked(kasmon: Cli, repo: Path) -> None:
     trust(kasmon, repo)
     kept = kasmon.paths.state / "local-trust.json"
 
@@ -246,7 +246,9 @@ def test_what_is_trusted_is_listed_and_taken_back(kasmon: Cli, repo: Path) -> No
         (["BROKEN"], 2, "unknown setting"),
     ],
 )
-def test_what_cannot_be_trusted_says_why(kasmon: Cli, repo: Path, words: list[str], code: int, told: str) -> None:
+def test_an_untrustable_config_gives_the_reason(
+    kasmon: Cli, repo: Path, words: list[str], code: int, told: str
+) -> None:
     made = {name: kasmon.home.resolve() / name.lower() for name in ("LINK", "EMPTY", "PIPE", "BROKEN")} | {"REPO": repo}
     made["LINK"].symlink_to(repo)
     for name in ("EMPTY", "PIPE", "BROKEN"):

@@ -110,7 +110,7 @@ def test_every_setting_has_a_reader() -> None:
     assert set() == fields - read
 
 
-def test_who_must_work_anyway_takes_the_defaults_of_a_config_that_cannot_be_used(paths: Paths) -> None:
+def test_a_command_that_must_work_uses_the_defaults_if_the_config_is_invalid(paths: Paths) -> None:
     told: list[str] = []
     assert Config() == load_or_default(paths, told.append)
     write(paths, "[limits]\ncall_s = 3\n")
@@ -155,7 +155,7 @@ BAD = {
 }
 
 
-def test_each_profile_says_how_its_own_sandbox_is_made(programs: dict[str, str]) -> None:
+def test_each_profile_states_how_its_sandbox_is_made(programs: dict[str, str]) -> None:
     config = parse('[agents.claude.confined]\nnetwork = ["github"]\nsize = "build"\n[sandbox]\nsize = "max"')
 
     confined = resolve(config, "claude", environment=programs).confined
@@ -165,7 +165,7 @@ def test_each_profile_says_how_its_own_sandbox_is_made(programs: dict[str, str])
     assert () == config.agents["shell"].confined.network
 
 
-def test_an_agent_is_confined_as_its_profile_says_or_as_is_asked_for(programs: dict[str, str]) -> None:
+def test_an_agent_is_confined_by_its_profile_or_by_the_option(programs: dict[str, str]) -> None:
     config = parse('[agents.claude]\nsandbox = "jail"')
 
     def confined(agent: str, sandbox: str | None = None, argv: tuple[str, ...] = ()) -> str | None:
@@ -177,7 +177,7 @@ def test_an_agent_is_confined_as_its_profile_says_or_as_is_asked_for(programs: d
         confined("shell", "docker")
 
 
-def test_a_program_for_a_service_is_what_it_is_called_there_and_need_not_be_here(programs: dict[str, str]) -> None:
+def test_a_program_for_a_service_has_its_name_there_and_need_not_be_here(programs: dict[str, str]) -> None:
     config = parse('[agents.mine]\nprogram = "/opt/there"\nsandbox = "e2b"')
 
     def argv(agent: str, sandbox: str | None, *given: str) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def test_a_program_for_a_service_is_what_it_is_called_there_and_need_not_be_here
     assert (("/bin/bash",), ("nosuch", "-x")) == (argv("shell", "e2b"), argv("", "e2b", "nosuch", "-x"))
 
 
-def test_what_a_known_agents_jail_is_given_can_be_changed_one_by_one() -> None:
+def test_the_default_sandbox_files_of_a_known_agent_can_be_changed_one_by_one() -> None:
     config = parse("[agents.claude.confined]\nfiles = []")
 
     assert () == config.agents["claude"].confined.files
@@ -197,7 +197,7 @@ def test_what_a_known_agents_jail_is_given_can_be_changed_one_by_one() -> None:
     }
 
 
-def test_any_profile_of_a_known_agent_gets_what_that_needs_unless_it_says_otherwise(programs: dict[str, str]) -> None:
+def test_any_profile_of_a_known_agent_gets_its_defaults_unless_it_states_otherwise(programs: dict[str, str]) -> None:
     own = '[agents.coder]\nprogram = "claude"\n'
     plain, stated = parse(own), parse(own + '[agents.coder.confined]\nnetwork = ["github"]')
 
@@ -242,7 +242,9 @@ def test_the_address_of_links_is_https_and_a_host_name(url: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "line", "key", "allowed"), BAD.values(), ids=BAD)
-def test_an_error_names_file_line_key_and_choices(paths: Paths, text: str, line: int, key: str, allowed: str) -> None:
+def test_an_error_names_file_line_key_and_allowed_values(
+    paths: Paths, text: str, line: int, key: str, allowed: str
+) -> None:
     file = write(paths, text)
 
     with pytest.raises(ConfigError) as told:
@@ -255,7 +257,7 @@ def test_an_error_names_file_line_key_and_choices(paths: Paths, text: str, line:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", None], ids=["not UTF-8", "a folder"])
-def test_what_cannot_be_read_is_a_complaint_and_stays(paths: Paths, content: bytes | None) -> None:
+def test_an_unreadable_config_is_an_error_and_stays_unchanged(paths: Paths, content: bytes | None) -> None:
     if content is None:
         paths.config_file.mkdir(parents=True)
     else:
@@ -270,7 +272,7 @@ def test_what_cannot_be_read_is_a_complaint_and_stays(paths: Paths, content: byt
 
 
 @pytest.mark.parametrize("text", ["[ui", "x = " + "9" * 5000], ids=["broken", "a number of 5,000 digits"])
-def test_what_is_no_toml_is_said_with_what_to_do(text: str) -> None:
+def test_invalid_toml_is_reported_with_what_to_do(text: str) -> None:
     with pytest.raises(ConfigError, match="it is not valid TOML") as told:
         parse(text)
 
@@ -284,7 +286,7 @@ def test_a_table_of_a_shipped_profile_changes_only_what_it_mentions() -> None:
     assert Config().agents["codex"] == config.agents["codex"]
 
 
-def test_the_ancestors_config_works_and_its_bypassing_is_told(programs: dict[str, str]) -> None:
+def test_the_config_of_the_earlier_program_works_and_its_bypass_flag_is_reported(programs: dict[str, str]) -> None:
     config = parse(SEED)
 
     coder = resolve(config, "coder", "tmux", environment=programs)
@@ -294,7 +296,7 @@ def test_the_ancestors_config_works_and_its_bypassing_is_told(programs: dict[str
     assert not resolve(config, "reviewer", environment=programs).bypassing
 
 
-def test_an_agent_that_asks_over_its_protocol_only_skips_permissions_in_a_terminal(programs: dict[str, str]) -> None:
+def test_an_agent_with_a_protocol_only_skips_permissions_in_a_terminal(programs: dict[str, str]) -> None:
     (Path(programs["PATH"]) / "cline").symlink_to("amp")
 
     for mode, bypassing in ((Mode.TMUX, True), (Mode.SDK, False)):
@@ -341,7 +343,7 @@ def test_an_agent_that_asks_over_its_protocol_only_skips_permissions_in_a_termin
         (["--yolo"], False),
     ],
 )
-def test_arguments_that_skip_permissions_are_seen(argv: list[str], bypassing: bool, tmp_path: Path) -> None:
+def test_arguments_that_skip_permissions_are_detected(argv: list[str], bypassing: bool, tmp_path: Path) -> None:
     (tmp_path / argv[0]).write_text("#!/bin/sh\n")
     (tmp_path / argv[0]).chmod(0o755)
 
@@ -382,7 +384,7 @@ def test_the_mode_is_asked_for_or_the_profiles_or_tmux_and_the_scripted_agent_ha
     assert ("scripted", ()) == (structured.backend, structured.argv)
 
 
-def test_a_program_without_a_protocol_falls_back_and_says_why(programs: dict[str, str]) -> None:
+def test_a_program_without_a_protocol_falls_back_and_gives_the_reason(programs: dict[str, str]) -> None:
     for agent in ("amp", "shell"):
         resolved = resolve(Config(), agent, "sdk", environment=programs)
 
@@ -454,7 +456,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize(("text", "agent", "argv", "command"), ELSEWHERE.values(), ids=ELSEWHERE)
-def test_on_another_machine_a_program_goes_by_its_name_and_is_not_looked_for_here(
+def test_on_another_machine_a_program_is_used_by_name_and_not_searched_here(
     text: str, agent: str, argv: tuple[str, ...], command: tuple[str, ...]
 ) -> None:
     resolved = resolve(parse(text), agent, argv=argv, environment={"PATH": "/no/such"})
@@ -508,7 +510,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "agent", "mode", "argv", "error", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_run_is_refused_with_the_reason(
+def test_an_unavailable_mode_is_refused_with_the_reason(
     programs: dict[str, str],
     text: str,
     agent: str,
@@ -521,7 +523,7 @@ def test_what_cannot_run_is_refused_with_the_reason(
         resolve(parse(text), agent, mode, argv, environment=programs)
 
 
-def test_only_enabled_profiles_are_offered_and_those_that_start_stand_first(programs: dict[str, str]) -> None:
+def test_only_enabled_profiles_are_offered_and_usable_ones_come_first(programs: dict[str, str]) -> None:
     offered = offers(parse("[agents.amp]\nenabled = false\n[agents.scripted]\nexecution_mode = 'sdk'"), programs)
 
     missing = {offer.name: offer for offer in offered[3:]}
@@ -618,7 +620,7 @@ def test_a_refused_value_leaves_the_file_as_it_was(paths: Paths, key: str, said:
     assert [file] == list(paths.config.iterdir())
 
 
-def test_a_caller_may_refuse_the_new_config_too(paths: Paths) -> None:
+def test_a_caller_may_reject_the_new_config_too(paths: Paths) -> None:
     """What the schema cannot know, such as the dashboard's actions."""
 
     def check(config: Config) -> None:
@@ -638,7 +640,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
-def test_a_file_that_could_not_be_read_is_never_written(paths: Paths, content: bytes) -> None:
+def test_an_unreadable_file_is_never_written(paths: Paths, content: bytes) -> None:
     file = write(paths, "")
     file.write_bytes(content)
     before = file.stat()
@@ -662,7 +664,7 @@ def test_a_setting_is_explained_with_its_origin(paths: Paths) -> None:
         explain(paths, "ui.bel")
 
 
-def test_a_home_that_nobody_has_is_a_program_that_is_not_there(programs: dict[str, str]) -> None:
+def test_a_home_of_an_unknown_user_is_a_missing_program(programs: dict[str, str]) -> None:
     config = parse('[agents.mine]\nprogram = "~nobody-has-this-name/bin/mine"')
 
     with pytest.raises(AgentNotFoundError, match="~nobody-has-this-name"):

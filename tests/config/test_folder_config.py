@@ -61,7 +61,7 @@ def counts(folder: Path) -> bool:
 # Where it is found.
 
 
-def test_it_stands_at_the_root_of_the_folders_repository(tmp_path: Path) -> None:
+def test_the_folder_config_is_at_the_root_of_the_repository(tmp_path: Path) -> None:
     repo = brings(tmp_path / "repo")
     inner = repo / "src" / "deep"
     inner.mkdir(parents=True)
@@ -71,7 +71,7 @@ def test_it_stands_at_the_root_of_the_folders_repository(tmp_path: Path) -> None
     assert HELPER.encode() == found(inner).content
 
 
-def test_outside_of_a_repository_it_is_the_folders_own_and_no_parents(tmp_path: Path) -> None:
+def test_outside_of_a_repository_the_config_is_that_of_the_folder_and_not_of_a_parent(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(HELPER)
     (tmp_path / ".git").mkdir()  # empty: git takes it for nothing
     (tmp_path / "inner").mkdir()
@@ -80,7 +80,7 @@ def test_outside_of_a_repository_it_is_the_folders_own_and_no_parents(tmp_path: 
     assert read_folder_config(tmp_path / "inner") is None
 
 
-def test_a_folder_that_brings_none_or_is_not_there_changes_nothing(tmp_path: Path) -> None:
+def test_a_folder_without_a_config_or_a_missing_one_changes_nothing(tmp_path: Path) -> None:
     config = Config(default_agent="shell")
     for folder in (tmp_path, tmp_path / "gone", tmp_path / "no\0where"):
         here = in_folder(user_paths(), config, folder)
@@ -115,7 +115,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_no_file_to_read_never_counts_and_holds_nobody_up(tmp_path: Path, kind: str) -> None:
+def test_a_config_that_is_not_a_regular_file_is_ignored_and_blocks_nothing(tmp_path: Path, kind: str) -> None:
     make, why = HOSTILE[kind]
     (tmp_path / "other.toml").write_text(HELPER)
     make(tmp_path / NAME)
@@ -129,7 +129,7 @@ def test_what_is_no_file_to_read_never_counts_and_holds_nobody_up(tmp_path: Path
     assert why in in_folder(user_paths(), Config(), tmp_path).notice
 
 
-def test_the_largest_that_is_read_is_read_whole(tmp_path: Path) -> None:
+def test_a_config_of_the_maximum_size_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(HELPER.encode() + b"#" * (LARGEST_BYTES - len(HELPER)))
 
     assert counts(trusted(tmp_path))
@@ -154,7 +154,9 @@ def test_the_largest_that_is_read_is_read_whole(tmp_path: Path) -> None:
     ],
     ids=lambda content: content[:24].decode("utf-8", "replace"),
 )
-def test_what_makes_no_sense_is_a_fault_of_the_file_also_once_it_is_trusted(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_value_is_reported_as_a_fault_of_the_file_also_once_it_is_trusted(
+    tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / NAME).write_bytes(content)
 
     with pytest.raises(ConfigError):
@@ -168,7 +170,7 @@ def test_what_makes_no_sense_is_a_fault_of_the_file_also_once_it_is_trusted(tmp_
 # What it means, once it counts.
 
 
-def test_it_stands_above_the_persons_own_config_and_changes_only_what_it_mentions(tmp_path: Path) -> None:
+def test_a_folder_config_has_priority_over_the_users_config_and_changes_only_its_own_keys(tmp_path: Path) -> None:
     own = Config(
         default_agent="mine",
         agents={**SHIPPED, "mine": Profile(program="m", model="large", env={"A": "1", "B": "1"}, sandbox="jail")},
@@ -184,7 +186,7 @@ def test_it_stands_above_the_persons_own_config_and_changes_only_what_it_mention
     )
 
 
-def test_only_how_sessions_begin_counts(tmp_path: Path) -> None:
+def test_only_keys_for_new_sessions_apply(tmp_path: Path) -> None:
     """Commands, keys and endpoints of the dashboard and of other sessions are the person's own."""
     own = Config()
     brings(
@@ -203,7 +205,7 @@ def test_only_how_sessions_begin_counts(tmp_path: Path) -> None:
 # Trust: this content, of this folder, by its own path.
 
 
-def test_it_does_not_count_before_a_person_trusts_it_and_counts_then(tmp_path: Path) -> None:
+def test_a_config_does_not_apply_before_the_user_trusts_it(tmp_path: Path) -> None:
     repo = brings(tmp_path / "repo")
 
     assert not counts(repo)
@@ -211,7 +213,7 @@ def test_it_does_not_count_before_a_person_trusts_it_and_counts_then(tmp_path: P
     assert counts(trusted(repo))
 
 
-def test_one_byte_more_and_it_does_not_count_and_as_before_it_does(tmp_path: Path) -> None:
+def test_one_changed_byte_revokes_trust_and_the_old_content_restores_it(tmp_path: Path) -> None:
     repo = trusted(brings(tmp_path / "repo"))
 
     brings(repo, HELPER + "\n")
@@ -221,7 +223,7 @@ def test_one_byte_more_and_it_does_not_count_and_as_before_it_does(tmp_path: Pat
     assert counts(repo)
 
 
-def test_what_was_trusted_before_does_not_count_any_more(tmp_path: Path) -> None:
+def test_earlier_trusted_content_does_not_apply_any_more(tmp_path: Path) -> None:
     """Else an older commit would bring back what a person has replaced."""
     repo = trusted(brings(tmp_path / "repo"))
     trusted(brings(repo, HELPER + "#\n"))
@@ -249,7 +251,7 @@ def test_a_worktree_a_submodule_and_a_copy_are_other_folders(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("way", ["link", "link/src", "repo/../link", "link/../link/src"])
-def test_through_a_link_it_does_not_count(tmp_path: Path, way: str) -> None:
+def test_a_config_reached_by_a_link_does_not_apply(tmp_path: Path, way: str) -> None:
     repo = trusted(brings(tmp_path / "repo"))
     (repo / "src").mkdir()
     (tmp_path / "link").symlink_to(repo)
@@ -269,14 +271,14 @@ def test_another_folder_in_its_place_is_not_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", [b"", b"{", b"[]", b'[{"root": 1}]', b"\xff", b'{"a": 1}'])
-def test_a_record_that_cannot_be_read_lets_nothing_count(tmp_path: Path, record: bytes) -> None:
+def test_an_unreadable_trust_record_trusts_nothing(tmp_path: Path, record: bytes) -> None:
     repo = trusted(brings(tmp_path / "repo"))
     (user_paths().state / "local-trust.json").write_bytes(record)
 
     assert not counts(repo)
 
 
-def test_what_is_compared_counts_whatever_lies_there_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compared_content_is_the_applied_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = trusted(brings(tmp_path / "repo"))
     compare = TrustedFolders.counts
 
@@ -293,7 +295,7 @@ def test_what_is_compared_counts_whatever_lies_there_meanwhile(tmp_path: Path, m
 # Who names what only it defines.
 
 
-def test_an_agent_that_only_it_knows_is_refused_by_name_until_it_counts(tmp_path: Path) -> None:
+def test_an_agent_that_only_the_folder_config_defines_is_refused_by_name_until_it_is_trusted(tmp_path: Path) -> None:
     repo = brings(tmp_path / "repo")
 
     with pytest.raises(RefusedError) as refused:
@@ -304,7 +306,7 @@ def test_an_agent_that_only_it_knows_is_refused_by_name_until_it_counts(tmp_path
     assert "helper" in for_session(user_paths(), Config(), str(trusted(repo)), "helper").config.agents
 
 
-def test_on_another_machine_it_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_another_machine_the_folder_config_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trusted(brings(tmp_path / "repo")))
 
     here = for_session(user_paths(), Config(), "", "shell@elsewhere")
@@ -328,7 +330,7 @@ def test_on_another_machine_it_is_not_looked_at(tmp_path: Path, monkeypatch: pyt
     ],
     ids=["as it was", "withdrawn", "changed", "changed, trusted", "another agent, trusted", "gone", "now the person's"],
 )
-def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
+def test_an_agent_that_the_folder_config_changed_is_restarted_only_while_that_is_trusted(
     tmp_path: Path, then: Callable[[Path], object], goes_on: bool
 ) -> None:
     repo = trusted(brings(tmp_path / "repo"))
@@ -348,7 +350,7 @@ def test_what_it_made_of_an_agent_is_started_again_only_while_that_counts(
         check_brought(user_paths(), launch)
 
 
-def test_what_it_has_no_part_in_is_started_again_whatever_becomes_of_it(tmp_path: Path) -> None:
+def test_an_agent_that_the_folder_config_does_not_affect_is_restarted_always(tmp_path: Path) -> None:
     repo = trusted(brings(tmp_path / "repo"))
 
     assert "" == profile_hash(user_paths(), in_folder(user_paths(), Config(), repo).config, str(repo), "claude")
@@ -389,7 +391,7 @@ SANDBOX_OTHERWISE = {
 
 
 @pytest.mark.parametrize("field", Profile.__struct_fields__)
-def test_whatever_it_changes_of_an_agent_is_told(tmp_path: Path, field: str) -> None:
+def test_every_change_of_an_agent_is_reported(tmp_path: Path, field: str) -> None:
     """A field without a value here is a new one: give it one, and see what a person would read."""
     brings(tmp_path, f"[agents.claude]\n{field} = {OTHERWISE[field]}\n")
 
@@ -397,7 +399,7 @@ def test_whatever_it_changes_of_an_agent_is_told(tmp_path: Path, field: str) -> 
 
 
 @pytest.mark.parametrize("field", SandboxConfig.__struct_fields__)
-def test_whatever_it_changes_of_a_sandbox_is_told(tmp_path: Path, field: str) -> None:
+def test_every_change_of_a_sandbox_is_reported(tmp_path: Path, field: str) -> None:
     brings(tmp_path, f"[agents.claude.confined]\n{field} = {SANDBOX_OTHERWISE[field]}\n")
 
     assert any(f"The sandbox of 'claude': {field} = " in line for line in describe_changes(Config(), found(tmp_path)))
@@ -424,7 +426,9 @@ def test_whatever_it_changes_of_a_sandbox_is_told(tmp_path: Path, field: str) ->
         ),
     ],
 )
-def test_what_could_run_or_loosens_something_is_told_as_that(tmp_path: Path, text: str, told: str) -> None:
+def test_a_change_that_could_run_a_program_or_weakens_protection_is_marked(
+    tmp_path: Path, text: str, told: str
+) -> None:
     own = Config(
         agents={**SHIPPED, "mine": Profile(program="m", sandbox="jail")},
         templates={"own": TemplateConfig(prompt="ls {x}")},
@@ -434,7 +438,7 @@ def test_what_could_run_or_loosens_something_is_told_as_that(tmp_path: Path, tex
     assert told in "\n".join(describe_changes(own, found(tmp_path)))
 
 
-def test_an_agent_that_asks_over_its_protocol_only_is_told_to_skip_permissions_in_a_terminal(tmp_path: Path) -> None:
+def test_an_agent_with_a_protocol_only_is_reported_to_skip_permissions_in_a_terminal(tmp_path: Path) -> None:
     brings(tmp_path, '[agents.cline]\nflags = ["--verbose"]\n')
     cline = Profile(program="cline", acp=("--acp",))
 

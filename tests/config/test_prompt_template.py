@@ -12,7 +12,9 @@ WORDS = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @given(parts=st.lists(st.tuples(st.text(), WORDS, st.text(min_size=1).filter(str.strip))), last=st.text())
-def test_each_field_is_its_text_and_all_else_stays(parts: list[tuple[str, str, str]], last: str) -> None:
+def test_each_field_is_replaced_by_its_text_and_the_rest_is_unchanged(
+    parts: list[tuple[str, str, str]], last: str
+) -> None:
     def escaped(text: str) -> str:
         return text.replace("{", "{{").replace("}", "}}")
 
@@ -27,14 +29,14 @@ NO_FIELDS = ["{a.b}", "{a[0]}", "{a!r}", "{a:>9}", "{0}", "{}", "{ a }", "{a", "
 
 
 @pytest.mark.parametrize("text", NO_FIELDS)
-def test_what_a_format_would_read_is_refused(text: str) -> None:
+def test_other_format_syntax_is_refused(text: str) -> None:
     for function in (prompt_fields, lambda text: fill_prompt(text, {"a": "x", "a.b": "x", "": "x", "0": "x"})):
         with pytest.raises(UsageError, match="belongs to no field"):
             function(f"Fix {text} now")
 
 
 @pytest.mark.parametrize("text", NO_FIELDS)
-def test_such_a_prompt_in_the_config_is_refused_with_its_place(text: str) -> None:
+def test_an_invalid_prompt_in_the_config_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(f"[templates.fix]\ntags = ['x']\nprompt = 'Fix {text} now'\n")
 
@@ -42,7 +44,7 @@ def test_such_a_prompt_in_the_config_is_refused_with_its_place(text: str) -> Non
     assert "stand for braces" in str(caught.value)
 
 
-def test_a_text_with_braces_is_not_read_again() -> None:
+def test_a_text_with_braces_is_not_expanded_again() -> None:
     assert "{b} {a.b} {{" == fill_prompt("{a} {b}", {"a": "{b}", "b": "{a.b} {{"})
 
 

@@ -39,7 +39,7 @@ def outside() -> Iterator[DemoTerminal]:
 
 
 @pytest.mark.parametrize("part", [part for part in CAST if part.script], ids=lambda part: part.name)
-def test_every_script_of_the_cast_is_understood(part: Any) -> None:
+def test_every_script_of_the_cast_is_valid(part: Any) -> None:
     assert [] == [step for step in parse(part.script) if isinstance(step, BadStep)]
 
 
@@ -58,7 +58,7 @@ def test_a_larger_demo_has_more_agents_and_a_smaller_one_the_first() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sdk", "no mode at all"], ids=["nothing to run", "not foreseen"])
-def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: Path, mode: Any) -> None:
+def test_an_agent_that_cannot_start_is_reported_and_delays_no_other(tmp_path: Path, mode: Any) -> None:
     above = DemoAgent(name="above", mode=mode)
     below = DemoAgent(name="below", mode="sdk", parent="above"), DemoAgent(name="lowest", mode="sdk", parent="below")
 
@@ -69,7 +69,7 @@ def test_whoever_cannot_be_started_is_told_and_holds_up_nobody_below(tmp_path: P
 
 @pytest.mark.story
 @pytest.mark.timeout(120)
-def test_a_headless_demo_ends_with_its_fleet_as_json_and_its_picture_and_leaves_nothing(
+def test_a_headless_demo_ends_with_the_whole_fleet_as_json_and_its_picture_and_leaves_nothing(
     outside: DemoTerminal,
 ) -> None:
     svg = outside.folder / "fleet.svg"
@@ -89,7 +89,7 @@ def test_a_headless_demo_ends_with_its_fleet_as_json_and_its_picture_and_leaves_
 
 @pytest.mark.story
 @pytest.mark.timeout(120)
-def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: DemoTerminal) -> None:
+def test_files_left_by_a_demo_killed_with_9_are_removed_by_the_next_start(outside: DemoTerminal) -> None:
     demo = subprocess.Popen(
         (*KASMON, "demo", "--headless", "60"),
         env=outside.environment,
@@ -112,7 +112,7 @@ def test_what_a_demo_killed_with_9_left_is_swept_by_the_next_start(outside: Demo
 
 @pytest.mark.story
 @pytest.mark.timeout(180)
-def test_a_fleet_has_a_request_on_each_of_three_machines_and_a_kill_leaves_nothing(
+def test_a_fleet_has_a_request_on_each_of_three_machines_and_after_a_kill_with_9_nothing_is_left(
     outside: DemoTerminal,
 ) -> None:
     need_server()
@@ -142,7 +142,7 @@ def test_a_fleet_has_a_request_on_each_of_three_machines_and_a_kill_leaves_nothi
     assert [] == [pid for pid in held if Path(f"/proc/{pid}/cmdline").exists() and _is_ours(pid)]
 
 
-def test_a_demo_that_runs_is_not_swept(outside: DemoTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_demo_is_not_removed(outside: DemoTerminal, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in outside.environment.items():
         monkeypatch.setenv(name, value)
     scratch = Scratch(user_paths())

@@ -123,7 +123,7 @@ check = "grep parser both.txt && grep docs both.txt"
 @pytest.mark.faults
 @pytest.mark.sandboxes
 @pytest.mark.timeout(400)
-def test_requests_a_paused_sandbox_and_a_plan_on_three_machines_survive_broker_and_machine(
+def test_requests_a_paused_sandbox_and_a_plan_on_three_machines_outlive_the_broker_and_a_machine(
     tmp_path: Path,
 ) -> None:
     """All of it at once, on one screen: nothing is lost, and nothing is done twice. It takes about 80 s."""

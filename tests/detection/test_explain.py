@@ -29,7 +29,7 @@ def clock(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def test_it_says_the_state_the_rule_the_text_and_what_lost(kasmon: Cli) -> None:
+def test_explain_shows_the_state_the_rule_the_text_and_the_other_rules(kasmon: Cli) -> None:
     done = kasmon("explain", "--screen", str(ASKS), *CLAUDE)
 
     assert (0, "") == (done.code, done.err)
@@ -51,7 +51,7 @@ def test_for_programs_it_is_one_object(kasmon: Cli) -> None:
     assert [] == told["transitions"]
 
 
-def test_a_title_has_a_word_of_its_own(kasmon: Cli) -> None:
+def test_a_title_has_a_state_of_its_own(kasmon: Cli) -> None:
     screen = str(FOLDER / "codex" / "0.171.0" / "working-text" / "screen.txt")
 
     told = kasmon.json(
@@ -63,7 +63,7 @@ def test_a_title_has_a_word_of_its_own(kasmon: Cli) -> None:
     assert ("unsure", "its screen says idle or working") == (told["explanation"]["state"], told["explanation"]["why"])
 
 
-def test_a_version_that_nobody_knows_is_said(kasmon: Cli) -> None:
+def test_an_unknown_version_is_reported(kasmon: Cli) -> None:
     done = kasmon("explain", "--screen", str(ASKS), "--agent", "claude")
 
     assert "  rules     its version is not known, so it is read as >=2.1.295" in done.out.splitlines()
@@ -95,7 +95,7 @@ def test_an_export_overwrites_nothing(kasmon: Cli) -> None:
     assert ["title.txt"] == [path.name for path in folder.iterdir()]
 
 
-def test_a_persons_own_file_counts_and_a_broken_one_is_told(kasmon: Cli) -> None:
+def test_a_users_own_file_applies_and_a_broken_one_is_reported(kasmon: Cli) -> None:
     folder = kasmon.paths.config / "screens"
     folder.mkdir(parents=True)
     (folder / "vim.toml").write_text('program = "vim"\n[[rule]]\nname = "all"\nstate = "working"\n')
@@ -126,7 +126,7 @@ def test_a_persons_own_file_counts_and_a_broken_one_is_told(kasmon: Cli) -> None
         (["--screen", "/dev/zero", "--agent", "claude"], 2, "is larger than 1024 KB"),
     ],
 )
-def test_what_cannot_be_explained_is_told(kasmon: Cli, arguments: list[str], code: int, told: str) -> None:
+def test_an_invalid_explain_command_is_reported(kasmon: Cli, arguments: list[str], code: int, told: str) -> None:
     done = kasmon("explain", *arguments)
 
     assert code == done.code
@@ -134,7 +134,7 @@ def test_what_cannot_be_explained_is_told(kasmon: Cli, arguments: list[str], cod
     assert "Traceback" not in done.err
 
 
-def test_a_session_is_explained_by_its_facts_and_by_what_stands_on_its_screen_now(kasmon: Cli) -> None:
+def test_a_session_is_explained_by_its_events_and_by_its_current_screen(kasmon: Cli) -> None:
     session = kasmon("new", "one", "--", "/bin/sh", "-c", "PS1='$ ' exec sh").out.strip()
     assert 0 == kasmon("wait", "one", "--for", "idle", "--timeout", "20").code
     folder = kasmon.home / "out" / "sh" / "any" / "mine"
@@ -154,7 +154,7 @@ def test_a_session_is_explained_by_its_facts_and_by_what_stands_on_its_screen_no
     assert "idle" == reading_of(exported).state
 
 
-def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Cli) -> None:
+def test_without_its_host_a_session_is_explained_by_its_log(kasmon: Cli) -> None:
     session = SessionId("abcdefgh")
     kasmon.paths.folder(session).mkdir(parents=True)
     log = EventLog(kasmon.paths.log(session))
@@ -174,14 +174,14 @@ def test_where_its_host_is_gone_a_session_is_explained_by_its_log(kasmon: Cli) -
     assert ("unsure", None, NO_HOST) == (told["state"], told["screen"], told["unseen"])
 
 
-def test_what_no_source_can_say_of_an_agent_is_told_with_the_reason() -> None:
+def test_unavailable_sources_of_an_agent_are_reported_with_the_reason() -> None:
     found = ExplainedState(verdict=judge((), 1.0), absent=(("program", "tmux does not\x1b[2J answer it"),))
 
     assert "  program   silent: tmux does not answer it" in lines(found)
     assert {"program": "tmux does not\x1b[2J answer it"} == as_object(found)["absent"]
 
 
-def test_nothing_on_a_screen_reaches_the_terminal_as_it_is(kasmon: Cli) -> None:
+def test_no_control_character_of_a_screen_reaches_the_terminal(kasmon: Cli) -> None:
     hostile = "\x1b]52;c;eA==\x07\x1b[2J\x1b[31mDo you\x07 want\u202e to?\n"
 
     done = kasmon("explain", "--screen", "-", "--agent", "amp", "--title", "\x1b]0;x\x07", given=hostile)

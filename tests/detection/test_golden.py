@@ -20,7 +20,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
-def test_a_real_screen_is_read_as_what_it_is(case: Case) -> None:
+def test_a_real_screen_has_its_true_state(case: Case) -> None:
     """`reads` in a golden folder says that the screen alone cannot tell."""
     reading = reading_of(case)
     expected = {key: value for key, value in case.expected.items() if key not in ("state", "reads", "asking", "made")}
@@ -56,7 +56,7 @@ def test_no_golden_screen_is_confused_with_another_state(capsys: pytest.CaptureF
     assert [] == confused(judged)
 
 
-def test_who_is_sure_and_wrong_in_a_live_run_is_a_failure_and_who_is_unsure_is_counted(tmp_path: Path) -> None:
+def test_a_certain_and_wrong_reading_is_a_failure_and_an_unsure_one_is_counted(tmp_path: Path) -> None:
     told = [("idle", "idle"), ("working", "unsure"), ("asking", "idle"), ("ended", "ended")]
     found = [{"case": f"n{n}", "expected": real, "judged": read} for n, (real, read) in enumerate(told)]
     (tmp_path / "codex.json").write_text(json.dumps({"agent": "codex", "version": "1.0", "cases": found}))
@@ -88,7 +88,7 @@ MODES = {
 
 
 @pytest.mark.parametrize(("case", "mode"), MODES.items())
-def test_a_screen_says_the_permission_mode_that_its_footer_shows(case: str, mode: str) -> None:
+def test_a_screen_has_the_permission_mode_of_its_footer(case: str, mode: str) -> None:
     [screen] = [each for each in CASES if each.id == case]
 
     assert mode == reading_of(screen).permission_mode
@@ -105,7 +105,7 @@ def test_a_screen_says_the_permission_mode_that_its_footer_shows(case: str, mode
         ("  ? for shortcuts", ""),
     ],
 )
-def test_each_of_claudes_modes_is_known_by_its_footer_and_nothing_above_it(row: str, mode: str) -> None:
+def test_each_of_claudes_modes_is_identified_by_its_footer_and_nothing_above_it(row: str, mode: str) -> None:
     rules = shipped().rules("claude", "2.1.332")
     assert rules is not None
     rule, quoted = "─" * 40, "  ⏵⏵ auto mode on"
@@ -115,7 +115,7 @@ def test_each_of_claudes_modes_is_known_by_its_footer_and_nothing_above_it(row: 
 @pytest.mark.parametrize(
     ("row", "mode"), [(" auto-accept edits Shift+Tab to plan", "autoEdit"), (" plan Shift+Tab to manual", "plan")]
 )
-def test_each_of_geminis_modes_is_known_by_the_row_above_its_box(row: str, mode: str) -> None:
+def test_each_of_geminis_modes_is_identified_by_the_row_above_its_box(row: str, mode: str) -> None:
     [screen] = [each for each in CASES if each.id == "gemini/0.61.0/idle"]
     text = re.sub(r"(?m)^.*Shift\+Tab to accept edits.*$", row, screen.shot.text)
     changed = screen._replace(shot=screen.shot._replace(text=text))

@@ -44,7 +44,7 @@ def is_sure(reading: ScreenReading) -> bool:
 
 
 @pytest.mark.parametrize("case", DIALOGS, ids=[case.id for case in DIALOGS])
-def test_a_dialog_that_is_drawn_in_part_is_a_dialog_or_nothing(case: Case) -> None:
+def test_a_partly_drawn_dialog_is_a_dialog_or_nothing(case: Case) -> None:
     rows = plain_rows(case)
     for end in range(len(rows)):
         reading = again(case, rows[:end])
@@ -52,7 +52,7 @@ def test_a_dialog_that_is_drawn_in_part_is_a_dialog_or_nothing(case: Case) -> No
 
 
 @pytest.mark.parametrize("case", DIALOGS, ids=[case.id for case in DIALOGS])
-def test_of_a_dialog_whose_beginning_scrolled_away_nothing_is_allowed(case: Case) -> None:
+def test_a_dialog_whose_beginning_scrolled_away_cannot_be_allowed(case: Case) -> None:
     """What a person did not see nobody agrees to."""
     rows, whole = plain_rows(case), reading_of(case).menu
     for start in range(1, len(rows)):
@@ -63,7 +63,7 @@ def test_of_a_dialog_whose_beginning_scrolled_away_nothing_is_allowed(case: Case
 
 
 @pytest.mark.parametrize("case", BOXES, ids=[case.id for case in BOXES])
-def test_a_screen_that_is_drawn_in_part_is_what_it_is_or_nothing(case: Case) -> None:
+def test_a_partly_drawn_screen_has_its_true_state_or_none(case: Case) -> None:
     rows = plain_rows(case)
     for end in range(len(rows)):
         for text in (rows[:end], ["" for _ in rows[:end]] + rows[end:]):
@@ -75,7 +75,7 @@ def test_a_screen_that_is_drawn_in_part_is_what_it_is_or_nothing(case: Case) -> 
 
 @pytest.mark.parametrize("indent", ["", "  ", "● ", "│ "], ids=["as it is", "indented", "said", "framed"])
 @pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "opencode"])
-def test_a_dialog_that_an_agent_quotes_is_none(agent: str, indent: str) -> None:
+def test_a_dialog_that_an_agent_quotes_is_no_dialog(agent: str, indent: str) -> None:
     """A prompt forged in an agent's output, above the place where a person types."""
     quoted = [case for case in DIALOGS if case.agent == agent]
     for box in (case for case in BOXES if case.agent == agent):
@@ -91,7 +91,7 @@ def test_a_dialog_that_an_agent_quotes_is_none(agent: str, indent: str) -> None:
 
 
 @pytest.mark.parametrize("case", DIALOGS, ids=[case.id for case in DIALOGS])
-def test_a_dialog_with_the_place_to_type_under_it_is_answered_by_nobody(case: Case) -> None:
+def test_a_dialog_with_an_input_box_below_it_is_not_answered(case: Case) -> None:
     box = next((box for box in BOXES if (box.agent, box.version) == (case.agent, case.version)), None)
     if box is None:
         pytest.skip("no screen of this version has a place to type")
@@ -106,7 +106,7 @@ def test_a_dialog_with_the_place_to_type_under_it_is_answered_by_nobody(case: Ca
 
 
 @pytest.mark.parametrize("program", shipped().programs)
-def test_a_cleared_screen_says_nothing(program: str) -> None:
+def test_a_cleared_screen_has_no_state(program: str) -> None:
     chosen = shipped().rules(program)
     assert chosen is not None
     for text in ("", "\n" * 50, "\x1b[m\n" * 50, " " * 500):

@@ -58,7 +58,7 @@ def utc(day: int, hour: int, minute: int = 0, month: int = 11, year: int = 2026)
         ("9" * 500, None),
     ],
 )
-def test_the_words_of_agents_are_a_time(text: str, when: datetime | None) -> None:
+def test_the_time_in_an_agents_message_is_parsed(text: str, when: datetime | None) -> None:
     found = at(text)
     if text == "7:25:40":  # the next one
         when = utc(23, 7, 25) + timedelta(seconds=40)
@@ -81,7 +81,7 @@ def limited(hour: int, words: str = "8am (UTC)") -> tuple[float, str]:
     return utc(22, hour).timestamp(), text
 
 
-def test_a_limit_ends_when_it_was_first_said_to_end() -> None:
+def test_a_limit_ends_at_the_time_that_was_first_reported() -> None:
     """`8am` read again at nine is no other day."""
     chosen = shipped().rules("claude", "2.1.332")
     assert chosen is not None
@@ -105,7 +105,7 @@ def test_another_limit_has_a_time_of_its_own() -> None:
     assert "limited" == lasting(first, read(captured(other), chosen.rules, late, zone=UTC), late).state
 
 
-def test_a_limit_whose_menu_still_stands_there_asks_when_it_is_over() -> None:
+def test_a_limit_whose_menu_is_still_shown_asks_when_it_is_over() -> None:
     from tests.support.detection.expected import reading_of
     from tests.support.detection.golden import FOLDER, load
 

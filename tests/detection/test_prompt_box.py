@@ -39,7 +39,7 @@ def claude(*box: str, cursor: tuple[int, int] | None = None) -> Composer | None:
         (["!\u00a0ls"], "ls", ""),
     ],
 )
-def test_what_somebody_typed_is_told_from_what_the_agent_wrote(box: list[str], draft: str, ghost: str) -> None:
+def test_a_draft_is_distinguished_from_text_of_the_agent(box: list[str], draft: str, ghost: str) -> None:
     found = claude(*box)
 
     assert found is not None
@@ -47,11 +47,11 @@ def test_what_somebody_typed_is_told_from_what_the_agent_wrote(box: list[str], d
 
 
 @pytest.mark.parametrize("box", [[], [" Bash command"], ["  ❯ 1. Yes"], ["❯ x", "y"], [" ☐ Stub", "", "❯ 1. red"]])
-def test_what_is_no_place_to_type_is_none(box: list[str]) -> None:
+def test_a_row_that_is_no_input_box_has_no_draft(box: list[str]) -> None:
     assert claude(*box) is None
 
 
-def test_the_cursor_stands_in_it_or_it_is_none() -> None:
+def test_the_input_box_must_have_the_cursor() -> None:
     """A list that lies over the screen has the cursor, and what is typed."""
     assert claude("❯ x", cursor=(3, 1)) is not None
     assert claude("❯ x", cursor=(3, 0)) is None
@@ -99,7 +99,7 @@ def at(agent: str) -> ComposerRule:
         ("[Pasted text #1]", ["[Pasted text #1]"], True),
     ],
 )
-def test_a_text_stands_there_if_all_of_it_does_and_nothing_else(text: str, rows: list[str], does: bool) -> None:
+def test_a_text_is_in_the_box_if_all_of_it_is_shown_and_nothing_else(text: str, rows: list[str], does: bool) -> None:
     box = Composer(first_row=0, last_row=len(rows) - 1, draft="\n".join(rows).strip())
 
     assert does is contains_text(text, box, at("claude"))
@@ -116,7 +116,7 @@ def test_a_text_stands_there_if_all_of_it_does_and_nothing_else(text: str, rows:
         ("opencode", "[Pasted ~4 lines]"),
     ],
 )
-def test_a_long_paste_stands_there_by_the_name_that_the_agent_gives_it(agent: str, name: str) -> None:
+def test_a_long_paste_is_in_the_box_by_the_agents_placeholder(agent: str, name: str) -> None:
     box = Composer(first_row=0, last_row=0, draft=name)
 
     assert contains_text("word " * 1000, box, at(agent))

@@ -19,7 +19,7 @@ from kasmon.detection.safe_regex import LONGEST, PatternError, compiled
         "(?:yes|no)?",
     ],
 )
-def test_these_are_patterns(source: str) -> None:
+def test_safe_patterns_are_accepted(source: str) -> None:
     assert source == compiled(source).pattern
 
 
@@ -45,6 +45,6 @@ def test_these_are_patterns(source: str) -> None:
         ("a" * (LONGEST + 1), "longer than"),
     ],
 )
-def test_these_are_refused(source: str, why: str) -> None:
+def test_unsafe_patterns_are_refused(source: str, why: str) -> None:
     with pytest.raises(PatternError, match=why):
         compiled(source)

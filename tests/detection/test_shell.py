@@ -65,7 +65,7 @@ def test_a_prompt_at_the_cursor_is_idle(prompt: str) -> None:
         "Sun Nov 22 06:24:49 UTC 2026",
     ],
 )
-def test_what_is_no_prompt_of_a_shell_says_nothing(row: str) -> None:
+def test_a_row_that_is_no_shell_prompt_has_no_state(row: str) -> None:
     assert "unclear" == at_cursor(row).state
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_prompt_of_a_shell_says_nothing(row: str) -> None:
         ("Proceed (y/n)? ", "question"),
     ],
 )
-def test_what_programs_in_front_of_it_ask_is_asked(row: str, asking: str) -> None:
+def test_a_question_of_a_program_in_the_foreground_is_a_question(row: str, asking: str) -> None:
     assert ("asking", asking) == (at_cursor(row).state, at_cursor(row).asking)
 
 

@@ -34,18 +34,18 @@ def looks(row: str) -> list[CellStyle]:
         ("99999;;1", CellStyle(bold=True)),
     ],
 )
-def test_a_sequence_says_how_what_follows_looks(codes: str, look: CellStyle) -> None:
+def test_a_sequence_sets_the_style_of_the_following_text(codes: str, look: CellStyle) -> None:
     assert [look] == looks(f"\x1b[{codes}mx")
 
 
-def test_a_look_goes_on_in_the_next_row_of_a_capture() -> None:
+def test_a_style_continues_in_the_next_row_of_a_capture() -> None:
     rows = captured("a\x1b[2mb\nc\x1b[0md\n").rows
 
     assert [False, True] == [rows[0].style_at(at).faint for at in (0, 1)]
     assert [True, False] == [rows[1].style_at(at).faint for at in (0, 1)]
 
 
-def test_rows_that_stand_alone_begin_plain() -> None:
+def test_separate_rows_begin_without_a_style() -> None:
     assert PLAIN == shown(["a\x1b[2mb", "c"]).rows[1].style_at(0)
 
 

@@ -16,7 +16,7 @@ from kasmon.detection.version_range import range_of, version_of
         ("nightly", None),
     ],
 )
-def test_a_version_is_found_in_what_an_agent_says_of_itself(text: str, version: tuple[int, ...] | None) -> None:
+def test_a_version_is_found_in_the_output_of_an_agent(text: str, version: tuple[int, ...] | None) -> None:
     assert version == version_of(text)
 
 
@@ -39,6 +39,6 @@ def test_a_range_holds_what_lies_within_its_bounds(text: str, version: tuple[int
 
 
 @pytest.mark.parametrize("text", ["2.1", "~=2", ">=x", ">=2,", ">=2 <3"])
-def test_what_is_no_range_is_told(text: str) -> None:
+def test_an_invalid_range_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match="is not a version bound"):
         range_of(text)

@@ -66,7 +66,7 @@ def seen(case: Case, rows: list[str]) -> ScreenMenu | None:
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_command_of_which_the_dialog_shows_a_part_takes_no_consent(name: str) -> None:
+def test_a_command_that_the_dialog_shows_in_part_cannot_be_allowed(name: str) -> None:
     menu = menu_of(load(FOLDER / name))
 
     assert not menu.is_whole
@@ -81,7 +81,7 @@ def test_a_command_of_which_the_dialog_shows_a_part_takes_no_consent(name: str) 
         "2.1.197/permission-edit",
     ],
 )
-def test_one_row_of_the_frame_around_what_claude_asks_proves_nothing(name: str, end: int) -> None:
+def test_one_frame_row_around_claudes_request_proves_nothing(name: str, end: int) -> None:
     """A plan is scrolled in its frame, and its text may end where the frame would."""
     case = load(FOLDER / "claude" / name)
     rows = rows_of(case)
@@ -101,7 +101,7 @@ def test_a_command_of_an_old_claude_is_whole_below_its_heading_only() -> None:
     assert set() == offered(menu)
 
 
-def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
+def test_a_plan_taller_than_its_frame_cannot_be_allowed() -> None:
     menu = menu_of(load(FOLDER / "claude/2.1.332/plan-long"))
 
     assert not menu.is_whole
@@ -109,7 +109,7 @@ def test_a_plan_that_is_higher_than_its_frame_takes_no_consent() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in LONG if "gemini" not in name])
-def test_what_is_shown_of_it_tells_its_call_from_every_other_that_differs_there(name: str) -> None:
+def test_the_shown_text_distinguishes_its_call_from_every_other_that_differs_there(name: str) -> None:
     menu = menu_of(load(FOLDER / name))
 
     assert shows(menu, steps())
@@ -118,7 +118,7 @@ def test_what_is_shown_of_it_tells_its_call_from_every_other_that_differs_there(
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_with_the_whole_text_it_takes_consent_and_another_end_is_another_request(name: str) -> None:
+def test_with_the_whole_text_a_request_can_be_allowed_and_another_end_is_another_request(name: str) -> None:
     menu = menu_of(load(FOLDER / name))
     one, other = completed(menu, steps(end="a")), completed(menu, steps(end="b"))
 
@@ -175,7 +175,7 @@ def test_a_short_command_is_proven_whole_by_the_screen_alone(case: Case) -> None
 
 
 @pytest.mark.parametrize("agent", ["claude/2.1.332", "codex/0.171.0", "gemini/0.61.0", "opencode/1.18.33"])
-def test_a_command_of_which_a_row_may_be_a_wrapped_one_takes_consent_by_a_record_only(agent: str) -> None:
+def test_a_command_with_a_possibly_wrapped_row_can_be_allowed_by_a_record_only(agent: str) -> None:
     """Whether a blank or the end of a line is there is not visible, and it makes another command."""
     menu = menu_of(load(FOLDER / agent / "permission-narrow"))
     one, other = completed(menu, "tee log"), completed(menu, "tee\nlog")
@@ -194,7 +194,7 @@ def test_a_command_of_which_a_row_may_be_a_wrapped_one_takes_consent_by_a_record
         ("opencode/1.18.33/permission-long-fits", f"  ┃  {'x' * 112}"),
     ],
 )
-def test_a_view_in_which_a_row_may_be_a_wrapped_one_shows_no_text_for_certain(name: str, row: str) -> None:
+def test_a_view_with_a_possibly_wrapped_row_shows_no_text_for_certain(name: str, row: str) -> None:
     view = load(FOLDER / f"{name}-view")
     rule = rules_of(view).menus["permission"]
     rows = rows_of(view)
@@ -204,7 +204,7 @@ def test_a_view_in_which_a_row_may_be_a_wrapped_one_shows_no_text_for_certain(na
     assert extract_lines(shown([*rows[:at], row, *rows[at + 1 :]]).rows, rule) is None
 
 
-def test_no_menu_takes_consent_without_a_proof_in_its_file() -> None:
+def test_no_menu_can_be_allowed_without_a_proof_in_its_file() -> None:
     """Also not one of a person's own file, and not one that a later version adds."""
     for case in (case for case in CASES if reading_of(case).menu is not None):
         file = rules_of(case).file
@@ -235,7 +235,7 @@ def test_a_command_that_repeats_the_beginning_of_its_dialog_hides_nothing() -> N
     assert set() == offered(menu)
 
 
-def test_a_dialog_of_opencode_as_high_as_it_gets_is_not_whole() -> None:
+def test_a_dialog_of_opencode_at_its_maximum_height_is_not_whole() -> None:
     """It cuts without a mark: only one that could be higher has all of it. Blank rows at its end prove nothing."""
     case = load(FOLDER / "opencode/1.18.33/permission-long")
     blank = re.sub(r"(step [5-7] of forty &&)", lambda match: " " * len(match[0]), case.shot.text)
@@ -247,7 +247,7 @@ def test_a_dialog_of_opencode_as_high_as_it_gets_is_not_whole() -> None:
 
 
 @pytest.mark.parametrize("above", [True, False], ids=["above the question", "below the choices"])
-def test_how_much_time_is_left_is_no_part_of_the_request(above: bool) -> None:
+def test_the_remaining_time_is_no_part_of_the_request(above: bool) -> None:
     """Claude counts down to `auto-continue` where its user has set it to."""
     case = load(FOLDER / "claude/2.1.332/question")
     rows = rows_of(case)
@@ -344,7 +344,7 @@ SCREEN = ["BOX", "Run", "ls", "", "> Yes", "  No"]
         ("[[menu.whole]]\nrows = 5\n[[menu.whole]]\nlast = '^$'", True),
     ],
 )
-def test_a_proof_holds_where_all_of_its_conditions_do(proof: str, holds: bool) -> None:
+def test_a_proof_holds_if_all_of_its_conditions_do(proof: str, holds: bool) -> None:
     menu = read(shown(SCREEN, cursor_visible=False), parse(PROOF + proof)).menu
 
     assert menu is not None
@@ -376,7 +376,7 @@ lines = '^Run'
         (["echo one \\"], False),
     ],
 )
-def test_a_row_ends_a_line_for_certain_where_the_next_word_had_room(lines: list[str], holds: bool) -> None:
+def test_a_row_ends_a_line_for_certain_if_the_next_word_had_space(lines: list[str], holds: bool) -> None:
     """Behind a backslash a blank has an effect, and is not visible."""
     rows = [f"BOX {'-' * 36}", "Run", *lines, "", "> Yes", "  No"]
     menu = read(shown(rows, cursor_visible=False), parse(PROOF + LINES)).menu

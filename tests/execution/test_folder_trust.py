@@ -11,7 +11,7 @@ from kasmon.store.trusted_folders import TrustedFolders
 from tests.support.tui.dashboard import Home
 
 
-async def test_it_starts_what_only_a_folder_knows_once_that_is_trusted(home: Home) -> None:
+async def test_an_agent_that_only_a_folder_config_defines_starts_once_that_is_trusted(home: Home) -> None:
     repo = home.path / "repo"
     repo.mkdir()
     (repo / NAME).write_text('[agents.mine]\nprogram = "scripted"\n')

@@ -98,7 +98,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_row(home: Home, kind: str) -> None:
+async def test_every_row_of_the_interface(home: Home, kind: str) -> None:
     await walk(Scripted(home, kind))
 
 
@@ -114,7 +114,7 @@ async def started(home: Home, kind: str, **more: Any) -> AsyncIterator[Execution
         await one.close()
 
 
-async def test_a_structured_capture_goes_back_to_its_beginning(home: Home) -> None:
+async def test_a_structured_capture_starts_at_its_beginning(home: Home) -> None:
     async with started(home, "sdk", prompt="\n".join(f"say line {n}." for n in range(200))) as one:
         await shows(one, "line 199.")
         whole = await one.capture()
@@ -131,7 +131,7 @@ async def test_a_terminals_capture_is_its_screen_and_the_range_reaches_its_histo
         assert "line 0." == await one.capture_range("0", "0")
 
 
-async def test_a_content_that_cannot_be_had_is_said_to_be_none_and_the_last_one_stays(home: Home) -> None:
+async def test_unavailable_content_is_reported_and_the_last_one_stays(home: Home) -> None:
     async with started(home, "program") as one:
         await say(one, "hello")
         await shows(one, "heard hello")
@@ -145,7 +145,7 @@ async def test_a_content_that_cannot_be_had_is_said_to_be_none_and_the_last_one_
         assert (False, False, before.content) == (after.updated, after.captured, after.content)
 
 
-async def test_a_poll_has_what_is_being_written_and_more_of_it_later(home: Home) -> None:
+async def test_a_poll_has_the_text_that_is_being_written_and_its_later_parts(home: Home) -> None:
     """The message is not whole before the last of its words."""
     words = [f"word{number:03}" for number in range(1000)]
     async with started(home, "sdk", prompt=f"say {' '.join(words)}", speed=1.0) as one:
@@ -165,7 +165,7 @@ async def test_a_poll_has_what_is_being_written_and_more_of_it_later(home: Home)
 
 
 @pytest.mark.parametrize("kind", ["tmux", "sdk"])
-async def test_a_permission_that_is_denied_is_answered_so(home: Home, kind: str) -> None:
+async def test_a_denied_permission_is_answered_as_denied(home: Home, kind: str) -> None:
     async with started(home, kind, prompt="ask git push\nsay after") as one:
         await asks(one)
         await one.respond(Decision.DENY)
@@ -174,7 +174,7 @@ async def test_a_permission_that_is_denied_is_answered_so(home: Home, kind: str)
 
 
 @pytest.mark.parametrize("kind", ["sdk", "tmux"])
-async def test_a_start_that_was_given_up_can_be_closed(home: Home, kind: str) -> None:
+async def test_a_cancelled_start_can_be_closed(home: Home, kind: str) -> None:
     one = Scripted(home, kind).session()
     starting = asyncio.create_task(one.start(home.path))
     await auntil(lambda: one.id)
@@ -189,7 +189,7 @@ async def test_a_start_that_was_given_up_can_be_closed(home: Home, kind: str) ->
     assert not await one.exists()
 
 
-async def test_a_session_that_was_forgotten_does_not_exist(home: Home) -> None:
+async def test_a_removed_session_does_not_exist(home: Home) -> None:
     async with started(home, "sdk") as one:
         await one.close()
         await list_entry.forget(home.paths, await one.state())
@@ -202,7 +202,7 @@ async def test_a_session_that_was_forgotten_does_not_exist(home: Home) -> None:
             await one.capture()
 
 
-async def test_a_prompt_that_no_agent_could_take_is_not_kept(home: Home) -> None:
+async def test_a_prompt_that_no_agent_can_accept_is_not_queued(home: Home) -> None:
     async with started(home, "sdk") as one:
         await one.send_keys("\udcff")
         with pytest.raises(UsageError):
@@ -212,7 +212,7 @@ async def test_a_prompt_that_no_agent_could_take_is_not_kept(home: Home) -> None
         await shows(one, "fresh")
 
 
-def test_the_error_of_what_needs_a_terminal_is_public() -> None:
+def test_the_error_for_terminal_only_calls_is_public() -> None:
     assert InteractiveOnlyError is kasmon.InteractiveOnlyError
 
 
@@ -231,14 +231,14 @@ execution_mode = "tmux"
 """
 
 
-def test_the_seeds_own_block_is_read(home: Home) -> None:
+def test_the_interface_block_of_the_specification_is_read(home: Home) -> None:
     config = parse(SEED)
 
     assert ("sdk", "tmux") == (config.agents["coder"].execution_mode, config.agents["reviewer"].execution_mode)
     assert ("--permission-mode bypassPermissions",) == config.agents["coder"].flags
 
 
-async def test_a_program_without_a_protocol_runs_in_tmux_and_says_why(home: Home) -> None:
+async def test_a_program_without_a_protocol_runs_in_tmux_and_gives_the_reason(home: Home) -> None:
     config = parse('[agents.mine]\nprogram = "cat"\nexecution_mode = "sdk"')
     one = ExecutionSession(LaunchSpec(name="worker", agent="mine"), where=home.paths, config=config)
     await one.start(home.path)

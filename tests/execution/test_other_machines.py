@@ -148,7 +148,7 @@ async def test_each_method_works_on_a_terminal_there(joined: JoinedKasmons) -> N
         ({"machine": NAME, "speed": 0.0}, UsageError, "'speed' is for"),
     ],
 )
-def test_what_cannot_start_there_says_why(
+def test_a_start_that_fails_on_the_machine_gives_the_reason(
     home: Home, fields: dict[str, Any], error: type[KasmonError], why: str
 ) -> None:
     write_machine(home.paths, Machine(name=NAME, command=("false",)))

@@ -35,7 +35,7 @@ async def started(home: Home, mode: str, prompt: str) -> AsyncIterator[Execution
         await one.close()
 
 
-def test_the_documented_program_does_what_the_page_says(home: Home) -> None:
+def test_the_documented_program_works_as_described(home: Home) -> None:
     [program] = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
     done = subprocess.run(
@@ -100,7 +100,7 @@ async def test_an_answer_carries_its_reason_its_input_its_labels_and_its_text(ho
         (lambda one: one.respond("maybe"), "unknown answer 'maybe'."),
     ],
 )
-async def test_what_cannot_be_done_is_said_in_a_whole_sentence(
+async def test_an_impossible_call_raises_a_whole_sentence(
     home: Home, act: Callable[[ExecutionSession], Awaitable[object]], message: str
 ) -> None:
     async with started(home, "sdk", "say one") as one:
@@ -138,7 +138,7 @@ async def test_events_come_in_order_from_any_offset_and_end_with_the_agent(home:
         assert [pair for pair in everything if pair[1] > middle] == [pair async for pair in one.events(middle)]
 
 
-async def test_waiting_is_bounded_and_names_what_it_cannot_wait_for(home: Home) -> None:
+async def test_a_wait_has_a_time_limit_and_names_an_impossible_condition(home: Home) -> None:
     with pytest.raises(SessionNotFoundError):
         await kasmon.ExecutionSession(kasmon.LaunchSpec(name="none"), where=home.paths).wait("idle")
     async with started(home, "sdk", "say one") as one:
@@ -150,7 +150,7 @@ async def test_waiting_is_bounded_and_names_what_it_cannot_wait_for(home: Home) 
             await one.wait("limited", timeout_s=0.1)
 
 
-async def test_two_prompts_typed_right_after_another_stay_two(home: Home) -> None:
+async def test_two_prompts_typed_in_a_row_are_two_prompts(home: Home) -> None:
     """`tap_enter` returns once the box of the agent has given up the first."""
     async with started(home, "tmux", "say ready") as one:
         await one.wait("idle", timeout_s=30)

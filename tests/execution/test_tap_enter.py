@@ -60,7 +60,7 @@ async def given(home: Home, count: int) -> list[str]:
     return await eventually(submitted, f"{count} prompts")
 
 
-async def test_enter_is_not_taken_for_the_end_of_a_paste_by_a_program_that_no_screen_file_knows(home: Home) -> None:
+async def test_enter_is_not_taken_for_the_end_of_a_paste_by_an_unknown_program(home: Home) -> None:
     async with box(home, "swallow=0.05") as one:
         for text in ("first", "second", "third"):  # the first takes longer: screen files are read then
             await one.send_keys(text)
@@ -69,7 +69,7 @@ async def test_enter_is_not_taken_for_the_end_of_a_paste_by_a_program_that_no_sc
         assert ["first", "second", "third"] == await given(home, 3)
 
 
-async def test_enter_waits_until_the_text_stands_in_the_box(known: Home) -> None:
+async def test_enter_waits_until_the_text_is_in_the_box(known: Home) -> None:
     """It is drawn later than Enter comes to a program whose box nobody knows."""
     async with box(known, "blind=1", "late=0.6") as one:
         await one.send_keys("say on")
@@ -79,7 +79,7 @@ async def test_enter_waits_until_the_text_stands_in_the_box(known: Home) -> None
 
 
 @pytest.mark.parametrize("agent", ["", "mine"], ids=["program", "profile"])
-async def test_what_is_typed_after_enter_is_another_prompt_however_late_it_is_taken(known: Home, agent: str) -> None:
+async def test_text_typed_after_enter_is_another_prompt_however_late_it_is_accepted(known: Home, agent: str) -> None:
     """By the screen file of its program, also where its profile has another name."""
     async with box(known, "holds=0.5", agent=agent) as one:
         for text in ("first", "second", "third"):
@@ -89,7 +89,7 @@ async def test_what_is_typed_after_enter_is_another_prompt_however_late_it_is_ta
         assert ["first", "second", "third"] == await given(known, 3)
 
 
-async def test_an_enter_that_is_never_taken_is_said_with_the_text_that_still_stands_there(
+async def test_an_enter_without_effect_is_reported_with_the_text_in_the_box(
     known: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with box(known, "drop=99") as one:
@@ -99,7 +99,9 @@ async def test_an_enter_that_is_never_taken_is_said_with_the_text_that_still_sta
             await one.tap_enter()
 
 
-async def test_no_enter_is_typed_while_the_box_shows_another_text(known: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_enter_is_not_typed_while_the_box_shows_another_text(
+    known: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person has typed a draft."""
     async with box(known, "draft=mine") as one:
         await one.send_keys("say on")

@@ -63,7 +63,7 @@ async def finished(tmux: TmuxEnv, receipt: Receipt) -> Receipt:
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
-async def test_a_command_finishes_with_its_exit_code_and_nothing_is_left_of_the_question(
+async def test_a_command_finishes_with_its_exit_code_and_leaves_no_trace_of_the_query(
     tmux: TmuxEnv, link: HostLink, shell: tuple[str, ...]
 ) -> None:
     if shutil.which(shell[0]) is None:
@@ -83,7 +83,7 @@ async def code(tmux: TmuxEnv, link: HostLink, text: str) -> int | None:
     return (await finished(tmux, await prompted(link, ME, text))).exit_code
 
 
-async def test_a_command_given_while_the_shell_is_queried_has_its_exit_code_too(tmux: TmuxEnv, link: HostLink) -> None:
+async def test_a_command_typed_during_the_query_has_its_exit_code_too(tmux: TmuxEnv, link: HostLink) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
     asked, go, own = tmux.root / "asked", tmux.root / "go", tmux.root / "own" / "sh"
@@ -103,7 +103,9 @@ async def test_a_command_given_while_the_shell_is_queried_has_its_exit_code_too(
     assert 1 == (await finished(tmux, await other)).exit_code
 
 
-async def test_while_it_runs_nothing_is_asked_and_typing_makes_its_end_unknown(tmux: TmuxEnv, link: HostLink) -> None:
+async def test_while_a_command_runs_the_shell_is_not_queried_and_typing_makes_its_end_unknown(
+    tmux: TmuxEnv, link: HostLink
+) -> None:
     await run(tmux, link, *BASH)
     receipt = await prompted(link, ME, "echo rea''dy; read line; echo got $line")
     await tmux.shows(ME, "ready")
@@ -117,7 +119,7 @@ async def test_while_it_runs_nothing_is_asked_and_typing_makes_its_end_unknown(t
 
 @pytest.mark.parametrize("shell", ["sh", "fish"])
 @pytest.mark.parametrize("columns", [40, 80, 97, 120, 400])
-def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int, shell: str) -> None:
+def test_a_query_removes_only_its_own_rows_from_the_screen(columns: int, shell: str) -> None:
     for column in range(columns):
         asked = question("0123456789abcdef", column, columns, shell)
         rows, rest = divmod(column + len(asked), columns)
@@ -142,11 +144,11 @@ def test_a_question_takes_as_many_rows_off_the_screen_as_it_fills(columns: int, 
         ((), False),
     ],
 )
-def test_only_a_shell_for_somebody_who_types_is_asked(argv: tuple[str, ...], can: bool) -> None:
+def test_only_an_interactive_shell_is_queried(argv: tuple[str, ...], can: bool) -> None:
     assert can is supports_query(argv)
 
 
-async def test_a_question_stays_out_of_the_history_of_bash(tmux: TmuxEnv, link: HostLink) -> None:
+async def test_a_query_stays_out_of_the_history_of_bash(tmux: TmuxEnv, link: HostLink) -> None:
     await run(tmux, link, *BASH)
     found = [await code(tmux, link, text) for text in ("true", "history | grep KASMO[N]")]
 
@@ -178,7 +180,7 @@ class SlowShell:
         self.pressed.append(keys)
 
 
-async def test_a_shell_is_not_asked_before_it_has_taken_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shell_is_not_queried_before_it_has_read_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command may read what is typed behind it."""
     monkeypatch.setattr(command_completion, "has_terminal", lambda pid: True)
     monkeypatch.setattr(command_completion, "LONGEST_S", 0)

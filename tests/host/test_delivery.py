@@ -101,7 +101,7 @@ async def given(link: HostLink, tmux: TmuxEnv, session: str, text: str) -> Recei
 # Whatever the terminal does
 
 
-async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_the_terminal_does(tmux: TmuxEnv) -> None:
+async def test_a_submitted_prompt_was_delivered_once_and_whole_whatever_the_terminal_does(tmux: TmuxEnv) -> None:
     """27 prompts of the seeded ones, at once into nine kinds of terminals."""
 
     async def one(link: HostLink, number: int, flags: tuple[str, ...]) -> DeliveryCount:
@@ -122,7 +122,7 @@ async def test_what_is_said_to_be_submitted_was_given_once_and_whole_whatever_th
 # One by one
 
 
-async def test_a_receipt_tells_of_each_step_that_was_seen(tmux: TmuxEnv) -> None:
+async def test_a_receipt_reports_each_observed_step(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "turn=0.6"))
         receipt = await given(link, tmux, ME, "work")
@@ -136,7 +136,7 @@ async def test_a_receipt_tells_of_each_step_that_was_seen(tmux: TmuxEnv) -> None
         assert seen == states(tmux, receipt.id)
 
 
-async def test_an_enter_that_is_never_taken_is_not_said_to_be(tmux: TmuxEnv) -> None:
+async def test_an_enter_without_effect_is_not_reported_as_submitted(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "drop=99"))
         with pytest.raises(PromptLostError, match="Enter was not accepted"):
@@ -146,7 +146,9 @@ async def test_an_enter_that_is_never_taken_is_not_said_to_be(tmux: TmuxEnv) -> 
         assert ["typed", "typed", "lost"] == [state for state, _ in states(tmux, f"{ME}-r1")]
 
 
-async def test_what_is_asked_before_the_enter_is_not_answered(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_appears_before_the_enter_is_not_answered(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """tmux itself compares, in the moment of the key, what stands there with what was seen."""
     looks, see = itertools.count(), TmuxAgent.see_now
 
@@ -167,7 +169,7 @@ async def test_what_is_asked_before_the_enter_is_not_answered(tmux: TmuxEnv, mon
     assert next(looks) > 1
 
 
-async def test_a_draft_is_neither_eaten_nor_sent_and_what_waits_goes_when_it_is_gone(tmux: TmuxEnv) -> None:
+async def test_a_draft_is_neither_lost_nor_sent_and_the_queue_proceeds_after_it(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "draft=half a thought"))
         await tmux.until_state(ME, SessionState.IDLE)
@@ -182,7 +184,7 @@ async def test_a_draft_is_neither_eaten_nor_sent_and_what_waits_goes_when_it_is_
         await auntil(lambda: ["later"] == records(tmux))
 
 
-async def test_a_first_prompt_waits_for_what_is_asked_at_the_start_and_does_not_answer_it(tmux: TmuxEnv) -> None:
+async def test_a_first_prompt_waits_for_start_dialogs_and_does_not_answer_them(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "dialog=1"), prompt="begin")
         await tmux.until_state(ME, SessionState.ASKING)
@@ -207,7 +209,7 @@ def boxless(tmux: TmuxEnv, *, asks: str = "") -> tuple[str, ...]:
     return program, "-I", "-S", "-c", script, str(tmux.root / "record")
 
 
-async def test_where_no_box_is_seen_only_anyway_types_it_and_the_receipt_says_that_nobody_saw_it(
+async def test_without_a_visible_box_only_a_forced_prompt_is_typed_and_its_receipt_reports_that(
     tmux: TmuxEnv,
 ) -> None:
     async with tmux.serving() as link:
@@ -223,7 +225,7 @@ async def test_where_no_box_is_seen_only_anyway_types_it_and_the_receipt_says_th
         assert (R.SUBMITTED, prompt_delivery.UNSEEN) == (receipt.state, receipt.reason)
 
 
-async def test_anyway_is_no_way_past_a_draft_that_is_seen_or_a_question(tmux: TmuxEnv) -> None:
+async def test_force_does_not_bypass_a_visible_draft_or_a_request(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "dialog=1"))
         await tmux.until_state(ME, SessionState.ASKING)
@@ -237,7 +239,7 @@ async def test_anyway_is_no_way_past_a_draft_that_is_seen_or_a_question(tmux: Tm
         assert ([], []) == (records(tmux), records(tmux, "answered"))
 
 
-async def test_what_is_asked_when_it_was_typed_unseen_gets_no_enter(tmux: TmuxEnv) -> None:
+async def test_a_request_during_a_forced_prompt_gets_no_enter(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *boxless(tmux, asks=" Do you want to go on?\n> 1. Yes\n  2. No"))
         await tmux.shows(ME, "welcome")
@@ -247,7 +249,7 @@ async def test_what_is_asked_when_it_was_typed_unseen_gets_no_enter(tmux: TmuxEn
         assert [] == records(tmux)
 
 
-async def test_a_program_that_ends_in_a_paste_loses_it_and_says_so(tmux: TmuxEnv) -> None:
+async def test_a_program_that_exits_during_a_paste_loses_the_prompt_and_reports_it(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "dies=3000"))
         await tmux.until_state(ME, SessionState.IDLE)
@@ -258,7 +260,7 @@ async def test_a_program_that_ends_in_a_paste_loses_it_and_says_so(tmux: TmuxEnv
         assert (await tmux.ended(ME)).exit_code == 3
 
 
-async def test_a_tmux_that_is_killed_in_a_send_loses_it_and_says_so(tmux: TmuxEnv) -> None:
+async def test_a_tmux_server_killed_during_a_send_loses_the_prompt_and_reports_it(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "drop=99"))
         await tmux.until_state(ME, SessionState.IDLE)
@@ -271,7 +273,7 @@ async def test_a_tmux_that_is_killed_in_a_send_loses_it_and_says_so(tmux: TmuxEn
         assert ("lost", []) == (states(tmux, f"{ME}-r1")[-1][0], records(tmux))
 
 
-async def test_a_host_killed_in_a_send_leaves_a_lost_receipt_and_nothing_is_typed_again(
+async def test_a_host_killed_during_a_send_leaves_a_lost_receipt_and_the_prompt_is_not_typed_again(
     tmux: TmuxEnv,
 ) -> None:
     first = tmux.open()
@@ -306,7 +308,7 @@ async def test_a_turn_that_ends_while_no_host_runs_ends_its_receipt_at_the_next_
         await auntil(lambda: "finished" == states(tmux, receipt.id)[-1][0])
 
 
-async def test_who_interrupts_leaves_the_history_and_who_waits_waits_for_its_end(tmux: TmuxEnv) -> None:
+async def test_an_interrupting_prompt_leaves_the_history_and_a_waiting_one_waits_for_its_end(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux, "turn=0.8"))
         await tmux.until_state(ME, SessionState.IDLE)
@@ -319,7 +321,7 @@ async def test_who_interrupts_leaves_the_history_and_who_waits_waits_for_its_end
         await auntil(lambda: ["at once", "later"] == records(tmux))
 
 
-async def test_where_the_input_is_off_nothing_is_typed_and_what_waits_goes_when_it_is_on(tmux: TmuxEnv) -> None:
+async def test_while_the_input_is_off_nothing_is_typed_and_the_queue_proceeds_when_it_is_on(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *box(tmux))
         await tmux.until_state(ME, SessionState.IDLE)
@@ -335,7 +337,7 @@ async def test_where_the_input_is_off_nothing_is_typed_and_what_waits_goes_when_
         assert "queued" not in steps[steps.index("typed") :]
 
 
-async def test_a_program_never_heard_from_the_start_gets_no_lines_that_it_may_take_one_by_one(
+async def test_a_program_with_missed_output_gets_no_lines_that_it_may_read_one_by_one(
     tmux: TmuxEnv,
 ) -> None:
     """Its box is known, and so are the keys for a new line; whether it takes a paste as one is not, after a restart."""
@@ -354,7 +356,7 @@ async def test_a_program_never_heard_from_the_start_gets_no_lines_that_it_may_ta
 # Who else types there
 
 
-async def test_a_text_that_was_gone_in_one_look_was_not_taken(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_missing_in_a_single_read_was_not_accepted(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame that is half drawn shows an empty box. The first Enter does nothing here, so that the text stands on."""
     see, blinks = TmuxAgent.see_now, itertools.count()
     pressed = asyncio.Event()
@@ -383,7 +385,7 @@ async def test_a_text_that_was_gone_in_one_look_was_not_taken(tmux: TmuxEnv, mon
         assert next(blinks) > 1
 
 
-async def test_seconds_after_a_persons_key_nothing_is_typed(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_within_seconds_of_a_users_key_nothing_is_typed(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing shows on the screen yet: the key may be the first of a draft, or have cleared one."""
     monkeypatch.setattr(pane_writer, "PERSON_S", 3600.0)
     monkeypatch.setattr(pane_writer, "PATIENCE_S", 0.2)
@@ -401,7 +403,9 @@ async def test_seconds_after_a_persons_key_nothing_is_typed(tmux: TmuxEnv, monke
         await auntil(lambda: ["later"] == records(tmux))
 
 
-async def test_nor_while_somebody_types_in_an_attached_terminal(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_a_user_types_in_an_attached_terminal_nothing_is_typed(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kasmon hears none of those keys; tmux says when the last one was."""
     monkeypatch.setattr(prompt_delivery, "PERSON_S", 3600.0)
     async with tmux.serving() as link:
@@ -416,7 +420,9 @@ async def test_nor_while_somebody_types_in_an_attached_terminal(tmux: TmuxEnv, m
         await auntil(lambda: ["later"] == records(tmux))
 
 
-async def test_a_draft_begun_just_before_the_paste_stays_alone(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_draft_that_starts_before_the_paste_is_kept_apart(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """tmux itself compares, in the moment of the paste, where the cursor stands."""
     looks, see = itertools.count(), TmuxAgent.see_now
 

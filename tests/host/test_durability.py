@@ -147,7 +147,9 @@ def heard_by(layer: FileLayer, fake: FakeAgent) -> None:
     fake.on_wish = hear
 
 
-async def test_an_answer_is_synced_told_and_only_then_confirmed(env: Env, fake: FakeAgent, layer: FileLayer) -> None:
+async def test_an_answer_is_written_synced_sent_and_only_then_confirmed(
+    env: Env, fake: FakeAgent, layer: FileLayer
+) -> None:
     heard_by(layer, fake)
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -163,7 +165,7 @@ async def test_an_answer_is_synced_told_and_only_then_confirmed(env: Env, fake: 
 
 
 @pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.NEVER])
-async def test_a_rule_that_an_answer_makes_is_on_disk_before_the_answer_is(
+async def test_a_rule_of_an_answer_is_on_disk_before_the_answer_is(
     env: Env, fake: FakeAgent, layer: FileLayer, decision: Decision
 ) -> None:
     """Its content before its name, its name before the answer: otherwise a power cut leaves an empty file of rules."""
@@ -180,7 +182,7 @@ async def test_a_rule_that_an_answer_makes_is_on_disk_before_the_answer_is(
     assert layer.first("fsync", str(env.paths.rules.parent)) < layer.first("write", LOG, b"request.answered")
 
 
-async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(env: Env, layer: FileLayer) -> None:
+async def test_a_revoked_rule_does_not_return_after_a_power_loss(env: Env, layer: FileLayer) -> None:
     book = RuleBook(env.paths.rules)
     rule = keep(env, "git push")
     before = len(layer.steps)
@@ -190,7 +192,9 @@ async def test_a_rule_that_was_revoked_does_not_come_back_with_the_power(env: En
     assert layer.first("fsync", since=before) < named < layer.first("fsync", str(book.path.parent), since=named)
 
 
-async def test_a_rules_answer_is_on_disk_before_the_agent_hears_it(env: Env, fake: FakeAgent, layer: FileLayer) -> None:
+async def test_an_answer_by_a_rule_is_on_disk_before_the_agent_gets_it(
+    env: Env, fake: FakeAgent, layer: FileLayer
+) -> None:
     heard_by(layer, fake)
     keep(env, "git push")
     async with env.hosting(fake):
@@ -218,7 +222,7 @@ def impatient(patch: pytest.MonkeyPatch) -> list[int]:
     return waits
 
 
-async def test_a_slow_disk_is_waited_for_and_nothing_is_confirmed_meanwhile(
+async def test_a_slow_disk_is_waited_for_before_anything_is_confirmed(
     env: Env, fake: FakeAgent, layer: FileLayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard_by(layer, fake)
@@ -242,7 +246,9 @@ async def test_a_slow_disk_is_waited_for_and_nothing_is_confirmed_meanwhile(
     assert layer.first("fsync", LOG) < layer.first("agent told")
 
 
-async def test_a_screen_answer_is_on_disk_before_it_counts(layer: FileLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_on_a_screen_is_on_disk_before_it_is_confirmed(
+    layer: FileLayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
     waits = impatient(monkeypatch)
     async with asking_on_screen(dialog("git push")) as (tmux, link, _):
@@ -289,7 +295,7 @@ def test_a_plan_decision_is_confirmed_only_once_it_is_on_disk(
         cli.close()
 
 
-def test_a_plan_begins_only_once_what_was_agreed_to_is_on_disk(
+def test_a_plan_starts_only_once_its_consent_is_on_disk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
 ) -> None:
     cli = PlanCli(tmp_path, capsys)
@@ -305,7 +311,9 @@ def test_a_plan_begins_only_once_what_was_agreed_to_is_on_disk(
     assert layer.has("fsync", LOG, since=began)
 
 
-def test_a_changed_plan_is_on_disk_first(tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer) -> None:
+def test_a_changed_plan_is_on_disk_before_the_change_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layer: FileLayer
+) -> None:
     cli = PlanCli(tmp_path, capsys)
     try:
         book = cli.agreed()
@@ -322,7 +330,7 @@ def test_a_changed_plan_is_on_disk_first(tmp_path: Path, capsys: pytest.CaptureF
     assert layer.has("fsync", LOG, since=changed)
 
 
-def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(env: Env, layer: FileLayer) -> None:
+def test_a_setting_is_on_disk_before_it_replaces_the_old_one(env: Env, layer: FileLayer) -> None:
     """A power cut leaves the old file or the new one, and never an empty one."""
     put(env.paths, "ui.bell", "false")
 
@@ -332,7 +340,9 @@ def test_a_setting_is_on_disk_before_it_takes_the_place_of_the_old_one(env: Env,
     assert synced < layer.first("replace", str(file))
 
 
-async def test_while_an_answer_is_being_written_another_is_refused(env: Env, fake: FakeAgent, layer: FileLayer) -> None:
+async def test_while_an_answer_is_written_to_disk_another_one_is_refused(
+    env: Env, fake: FakeAgent, layer: FileLayer
+) -> None:
     heard_by(layer, fake)
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -367,7 +377,9 @@ async def test_a_step_of_a_sandbox_is_on_disk_as_intended_before_its_backend_tak
     assert written < layer.first("fsync", LOG, since=written) < layer.first("write", LOG, b'"phase":"running"')
 
 
-async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_end(env: Env, layer: FileLayer) -> None:
+async def test_the_end_of_an_agents_sandbox_is_on_disk_before_its_processes_are_ended(
+    env: Env, layer: FileLayer
+) -> None:
     launch = env.wants(backend="fake")
     log_writer = LogWriter(await asyncio.to_thread(SessionLog, env.paths, launch.session))
     try:

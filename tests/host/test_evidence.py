@@ -56,7 +56,7 @@ def report(state: str, kind: str = "") -> str:
     return f"\x1b]7501;state={state}{':kind=' + kind if kind else ''}\x07"
 
 
-def test_a_screen_alone_tells_every_state_and_what_is_asked_can_be_answered(tmux: TmuxEnv) -> None:
+def test_a_screen_alone_shows_every_state_and_its_request_can_be_answered(tmux: TmuxEnv) -> None:
     agent = actor(tmux, OPENCODE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
@@ -90,7 +90,7 @@ def test_the_last_line_of_a_terminal_agent_is_its_last_message_never_its_footer(
     assert message == tmux.session(agent.session).last_line
 
 
-def test_a_title_tells_at_once_what_the_screen_does_not(tmux: TmuxEnv) -> None:
+def test_a_title_reports_a_change_at_once_that_the_screen_does_not_show(tmux: TmuxEnv) -> None:
     agent = actor(tmux, ("gemini", "0.61.0"))
     agent.do(title="✦  Working… (x)")
     until(lambda: (S.WORKING, "title") == ((now := agent.now()).state, now.source))
@@ -129,7 +129,7 @@ def test_a_request_that_changes_is_another_one(tmux: TmuxEnv) -> None:
         (CODEX, "error", S.IDLE),
     ],
 )
-def test_what_no_hook_tells_the_screen_does(
+def test_the_screen_replaces_a_missing_hook(
     tmux: TmuxEnv, which: tuple[str, str], case: str, state: SessionState
 ) -> None:
     agent = actor(tmux, which)
@@ -139,7 +139,7 @@ def test_what_no_hook_tells_the_screen_does(
     agent.is_judged(state)
 
 
-def test_a_hook_that_is_lost_leaves_no_agent_at_work(tmux: TmuxEnv) -> None:
+def test_a_lost_hook_leaves_no_agent_working(tmux: TmuxEnv) -> None:
     agent = actor(tmux, CLAUDE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
@@ -152,7 +152,7 @@ def test_a_hook_that_is_lost_leaves_no_agent_at_work(tmux: TmuxEnv) -> None:
     agent.is_judged(S.IDLE)
 
 
-def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(tmux: TmuxEnv) -> None:
+def test_a_late_hook_is_overruled_by_the_current_screen(tmux: TmuxEnv) -> None:
     agent = actor(tmux, CLAUDE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
@@ -163,7 +163,7 @@ def test_a_hook_that_comes_late_is_overruled_by_what_still_stands_there(tmux: Tm
     assert not agent.now().requests
 
 
-def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_says(tmux: TmuxEnv) -> None:
+def test_a_usage_limit_overrules_the_hooks_and_ends_when_the_screen_shows_it(tmux: TmuxEnv) -> None:
     agent = actor(tmux, CLAUDE)
     agent.shows("idle")
     agent.is_judged(S.IDLE)
@@ -177,7 +177,7 @@ def test_a_usage_limit_is_one_whatever_the_hooks_say_and_ends_when_the_screen_sa
     assert time.time() < session.limited_until < time.time() + 8 * 86_400
 
 
-def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(tmux: TmuxEnv) -> None:
+def test_a_prompt_for_the_end_of_the_turn_is_sent_when_the_screen_shows_it(tmux: TmuxEnv) -> None:
     text = "another thought"
 
     async def ask() -> None:
@@ -202,7 +202,7 @@ def test_a_prompt_that_waits_for_the_turns_end_goes_when_the_screen_says_so(tmux
     until(lambda: tmux.receipts(agent.session) == [(text, "finished")])
 
 
-def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that_it_works(tmux: TmuxEnv) -> None:
+def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_reports_work(tmux: TmuxEnv) -> None:
     agent = actor(tmux, CODEX)
     agent.do(print=report("working"))
     agent.is_judged(S.WORKING)
@@ -216,7 +216,7 @@ def test_a_prompt_forged_in_the_output_is_no_request_while_the_program_says_that
     until(lambda: agent.now().requests)
 
 
-def test_an_unknown_still_list_of_choices_is_probably_asking_and_has_no_keys(
+def test_an_unknown_still_list_of_choices_is_probably_a_request_without_keys(
     tmux: TmuxEnv,
 ) -> None:
     agent = actor(tmux, ("stranger", "1.0"))
@@ -231,7 +231,7 @@ def test_an_unknown_still_list_of_choices_is_probably_asking_and_has_no_keys(
     until(lambda: not agent.now().requests)
 
 
-def test_an_agent_that_crashed_to_its_shell_has_ended_and_lives_again_when_it_is_started_there(tmux: TmuxEnv) -> None:
+def test_an_agent_that_crashed_to_its_shell_has_ended_and_works_again_when_it_is_started_there(tmux: TmuxEnv) -> None:
     agent = GoldenAgent(tmux, "abcdefgh", *OPENCODE)
     program = agent.argv[0]
     agent.argv = ("bash", "--norc", "--noprofile")
@@ -247,7 +247,7 @@ def test_an_agent_that_crashed_to_its_shell_has_ended_and_lives_again_when_it_is
     agent.is_judged(S.WORKING)
 
 
-def test_the_next_host_knows_what_stands_there(tmux: TmuxEnv) -> None:
+def test_the_next_host_reads_the_current_screen(tmux: TmuxEnv) -> None:
     agent = actor(tmux, OPENCODE)
     agent.shows("permission-bash")
     agent.is_judged(S.ASKING)
@@ -261,7 +261,7 @@ def test_the_next_host_knows_what_stands_there(tmux: TmuxEnv) -> None:
     assert [first.digest] == [ask.digest for ask in asks]
 
 
-def test_tmux_that_is_killed_while_screens_are_looked_at_is_told_as_such(tmux: TmuxEnv) -> None:
+def test_a_tmux_server_killed_during_a_screen_read_is_reported_as_killed(tmux: TmuxEnv) -> None:
     agents = [GoldenAgent(tmux, f"abcdefg{letter}", *OPENCODE) for letter in "abcd"]
     started(tmux, *agents)
     for agent in agents:
@@ -294,7 +294,7 @@ PLAY = "import os, time\nw = lambda text: os.write(1, text.encode())\ns = time.s
 
 
 @pytest.mark.timeout(180)
-def test_beside_twelve_hostile_panes_three_good_ones_stay_right(tmux: TmuxEnv) -> None:
+def test_three_good_panes_stay_right_beside_twelve_hostile_ones(tmux: TmuxEnv) -> None:
     good = [
         GoldenAgent(tmux, "abcdefga", *CLAUDE),
         GoldenAgent(tmux, "abcdefgb", *CODEX),

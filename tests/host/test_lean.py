@@ -25,7 +25,7 @@ HEAVY = [
 
 
 @pytest.mark.parametrize("module", ["kasmon.host.structured.host", "kasmon.host.rpc.connect"])
-def test_neither_a_host_nor_its_client_loads_what_it_does_not_need(module: str) -> None:
+def test_neither_a_host_nor_its_client_loads_unused_modules(module: str) -> None:
     program = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
 

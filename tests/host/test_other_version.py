@@ -102,7 +102,7 @@ async def test_an_older_tmux_host_is_replaced_under_its_agents(
     await now.aclose()
 
 
-async def test_what_is_being_typed_is_finished_before_the_host_leaves_and_nothing_is_typed_twice(
+async def test_a_prompt_being_typed_is_finished_before_the_handover_and_nothing_is_typed_twice(
     tmux: TmuxEnv, in_tmux_env: None, older: OtherVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(tmux, older)
@@ -119,7 +119,7 @@ async def test_what_is_being_typed_is_finished_before_the_host_leaves_and_nothin
     await now.aclose()
 
 
-async def test_a_host_that_hands_over_takes_nothing_new(
+async def test_a_host_that_hands_over_accepts_nothing_new(
     tmux: TmuxEnv, in_tmux_env: None, older: OtherVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(tmux, older)
@@ -142,7 +142,9 @@ async def test_a_host_that_hands_over_takes_nothing_new(
     await before.aclose()
 
 
-async def test_an_older_client_replaces_no_newer_host(tmux: TmuxEnv, in_tmux_env: None, newer: OtherVersion) -> None:
+async def test_a_newer_host_is_not_replaced_by_an_older_client(
+    tmux: TmuxEnv, in_tmux_env: None, newer: OtherVersion
+) -> None:
     """Two versions in use would end each other's hosts for ever."""
     other = opened(tmux, newer)
     with pytest.raises(ProtocolVersionError, match=f"{OTHER_KASMON} speaks protocol {NEWER}") as raised:
@@ -153,7 +155,7 @@ async def test_an_older_client_replaces_no_newer_host(tmux: TmuxEnv, in_tmux_env
     assert other == host_pid(tmux)
 
 
-async def test_of_a_host_that_cannot_hand_over_it_is_said_how_to_end_it(
+async def test_an_error_for_a_host_that_cannot_hand_over_names_how_to_end_it(
     tmux: TmuxEnv, in_tmux_env: None, silent: OtherVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = opened(tmux, silent)
@@ -174,7 +176,9 @@ async def test_of_a_host_that_cannot_hand_over_it_is_said_how_to_end_it(
     await now.aclose()
 
 
-async def test_many_at_once_replace_an_old_host_once(tmux: TmuxEnv, in_tmux_env: None, older: OtherVersion) -> None:
+async def test_many_simultaneous_clients_replace_an_old_host_once(
+    tmux: TmuxEnv, in_tmux_env: None, older: OtherVersion
+) -> None:
     old = opened(tmux, older)
     links = await asyncio.gather(*(linked(tmux) for _ in range(5)))
 
@@ -184,7 +188,7 @@ async def test_many_at_once_replace_an_old_host_once(tmux: TmuxEnv, in_tmux_env:
         await each.aclose()
 
 
-async def test_a_host_that_took_its_place_is_not_asked_to_hand_over(tmux: TmuxEnv, in_tmux_env: None) -> None:
+async def test_the_replacement_of_a_host_is_not_asked_to_hand_over_again(tmux: TmuxEnv, in_tmux_env: None) -> None:
     """Those that come at once find it by a path, where the next host may listen already."""
     host = tmux.open()
     search = connect._Search(tmux.paths, "tmux")
@@ -197,7 +201,7 @@ async def test_a_host_that_took_its_place_is_not_asked_to_hand_over(tmux: TmuxEn
     await link.aclose()
 
 
-def test_what_a_host_that_was_replaced_refused_is_no_error_of_the_next_one(tmux: TmuxEnv, in_tmux_env: None) -> None:
+def test_a_refusal_by_a_replaced_host_is_no_error_of_the_next_one(tmux: TmuxEnv, in_tmux_env: None) -> None:
     host, said = tmux.open(), RefusedError("this host speaks protocol version 0.")
 
     error = control.explain_error(tmux.paths.tmux_host_socket, host.pid + 1, said)

@@ -84,7 +84,7 @@ def test_text_that_comes_without_a_pause_is_logged_once_a_second() -> None:
     assert "".join(f"{tenth} " for tenth in range(1, 41)) == "".join(text for _, text in logged)
 
 
-async def test_a_text_that_is_whole_at_once_has_no_parts(env: Env, fake: FakeAgent) -> None:
+async def test_a_text_that_arrives_whole_has_no_parts(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(Chunk(text="all"), MessageWritten(at=time.time(), text="all"), TurnEnded(at=time.time()))
         await auntil(lambda: env.only(TurnEnded))
@@ -92,7 +92,7 @@ async def test_a_text_that_is_whole_at_once_has_no_parts(env: Env, fake: FakeAge
         assert [] == parts(env)
 
 
-async def test_what_was_written_before_an_interruption_is_logged(env: Env, fake: FakeAgent) -> None:
+async def test_text_before_an_interrupt_is_logged(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(Chunk(text="so far"), TurnEnded(at=time.time(), reason="interrupted"))
         await auntil(lambda: env.only(TurnEnded))
@@ -115,7 +115,7 @@ async def test_a_secret_in_a_stream_is_in_no_part(env: Env, fake: FakeAgent, mon
     assert [] == [at for at in range(len(SECRET) - 5) if SECRET[at : at + 6] in content]
 
 
-async def test_what_a_host_killed_in_mid_stream_showed_is_not_lost(env: Env) -> None:
+async def test_text_shown_before_the_host_is_killed_in_a_stream_is_not_lost(env: Env) -> None:
     """Neither by a reader nor by the next host."""
     env.wants(prompt=f"say {WORDS}\nslow 60", speed=3.0)
     process = env.start()

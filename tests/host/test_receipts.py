@@ -132,7 +132,7 @@ async def test_without_hooks_a_turn_is_that_of_the_prompt_in_the_transcript(tran
     assert "text" == (await transcribed.until_receipt(R.FINISHED)).carried_by
 
 
-async def test_without_hooks_a_transcript_turn_of_another_prompt_moves_no_receipt(
+async def test_without_hooks_a_turn_of_another_prompt_in_the_transcript_moves_no_receipt(
     transcribed: Transcribed,
 ) -> None:
     receipt = await transcribed.submitted()
@@ -160,7 +160,7 @@ async def played(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield it
 
 
-async def test_a_turn_of_another_prompt_does_not_move_the_receipt_of_one_that_was_never_taken(played: Played) -> None:
+async def test_a_turn_of_another_prompt_does_not_advance_the_receipt_of_a_rejected_one(played: Played) -> None:
     """The box was empty after Enter, for a person had cleared it; then that person sends a prompt."""
     receipt = await played.submitted()
     assert R.SUBMITTED is receipt.state
@@ -190,7 +190,7 @@ async def test_a_turn_is_that_of_the_prompt_that_the_agent_names(played: Played)
     assert ("text", "") == (finished.carried_by, finished.reason)
 
 
-async def test_a_turn_too_quick_to_be_seen_is_told_by_the_hooks_alone(played: Played) -> None:
+async def test_a_turn_too_short_to_be_read_is_reported_by_the_hooks_alone(played: Played) -> None:
     await played.submitted()
     await played.hook("UserPromptSubmit", prompt=played.text)
     await played.hook("Stop")
@@ -198,7 +198,9 @@ async def test_a_turn_too_quick_to_be_seen_is_told_by_the_hooks_alone(played: Pl
     assert "text" == (await played.until_receipt(R.FINISHED)).carried_by
 
 
-async def test_a_turn_that_ends_in_an_error_is_failed_in_the_agents_words_until_the_next_one(played: Played) -> None:
+async def test_a_turn_that_ends_in_an_error_is_failed_with_the_agents_message_until_the_next_one(
+    played: Played,
+) -> None:
     await played.submitted()
     await played.hook("UserPromptSubmit", prompt=played.text)
     await played.shows("working-text")
@@ -220,7 +222,7 @@ async def test_a_turn_that_ends_in_an_error_is_failed_in_the_agents_words_until_
     assert R.FAILED is played.receipt().state
 
 
-async def test_an_error_that_only_the_screen_shows_and_late_corrects_the_receipt(played: Played) -> None:
+async def test_an_error_that_only_the_screen_shows_later_corrects_the_receipt(played: Played) -> None:
     await played.submitted()
     await played.hook("UserPromptSubmit", prompt=played.text)
     await played.shows("working-text")

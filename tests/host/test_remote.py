@@ -77,7 +77,7 @@ async def shown(env: Env, session: Session, text: str) -> list[str]:
             return rows
 
 
-def test_it_is_tried_soon_then_ever_more_seldom_and_not_for_ever() -> None:
+def test_a_reconnect_is_tried_soon_then_ever_less_often_and_not_for_ever() -> None:
     tries = list(pauses())
 
     assert [0.5, 1.0, 2.0, 4.0] == tries[:4]
@@ -85,7 +85,7 @@ def test_it_is_tried_soon_then_ever_more_seldom_and_not_for_ever() -> None:
     assert TRIES_S <= sum(tries) < TRIES_S + LONGEST_S
 
 
-def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once() -> None:
+def test_an_unstable_connection_is_retried_less_and_less_and_a_good_one_at_once() -> None:
     backoff = Backoff()
     waits = []
     for at in (0.0, 10.0, 20.0, 500.0):
@@ -95,7 +95,7 @@ def test_a_line_that_does_not_hold_is_tried_less_and_less_and_a_good_one_at_once
     assert [0.5, 1.0, 2.0, 0.5] == waits
 
 
-async def test_a_shell_elsewhere_takes_prompts_and_variables_and_is_ended_there(env: Env, box: Sshd) -> None:
+async def test_a_shell_on_another_machine_gets_prompts_and_variables_and_is_ended_there(env: Env, box: Sshd) -> None:
     session = await begun(env, environment=("WHO=world-of-tests", "TOKEN=it's\nso"), task=3, wave=2, peers=4)
     command = psutil.Process(session.pid or 0).cmdline()
     assert ("box", "box:~", "shell@box", Mode.TMUX) == (session.machine, session.workdir, session.agent, session.mode)
@@ -127,7 +127,7 @@ async def test_a_shell_elsewhere_is_not_queried_for_the_result_of_a_command(env:
     assert ReceiptState.FINISHED not in {receipt.state for receipt in after.receipts}
 
 
-async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Sshd) -> None:
+async def test_a_cut_connection_loses_the_session_and_not_its_agent(env: Env, box: Sshd) -> None:
     session = await begun(env, *COUNTER)
     agent = int((box.folder / session.id / "pid").read_text())
     await shown(env, session, "count 5")
@@ -154,7 +154,9 @@ async def test_a_cut_line_loses_the_session_and_not_its_agent(env: Env, box: Ssh
     assert not is_gone(agent)
 
 
-async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env: Env, box: Sshd) -> None:
+async def test_while_the_machine_does_not_answer_the_session_is_lost_and_a_restart_starts_no_other(
+    env: Env, box: Sshd
+) -> None:
     session = await begun(env, "sh", "-c", "echo to-be-found; read x; exit 7")
     await shown(env, session, "to-be-found")
     box.shut()
@@ -175,7 +177,7 @@ async def test_while_nobody_answers_it_is_lost_and_a_restart_starts_no_other(env
     assert "to-be-found" in await read_terminal(env.paths, ended)
 
 
-async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(env: Env, box: Sshd) -> None:
+async def test_after_the_host_and_all_terminals_were_killed_the_session_is_found_again(env: Env, box: Sshd) -> None:
     session = await begun(env, *COUNTER)
     agent = int((box.folder / session.id / "pid").read_text())
     for pid in (env.tmux("display-message", "-p", "#{pid}"), lock_holder(env.paths.tmux_host_lock)):
@@ -192,7 +194,7 @@ async def test_after_the_host_and_all_terminals_were_killed_it_is_found_again(en
     await session_operations.stop(env.paths, found)
 
 
-async def test_what_cannot_begin_there_says_why(env: Env, box: Sshd) -> None:
+async def test_a_start_that_fails_on_the_machine_gives_the_reason(env: Env, box: Sshd) -> None:
     with pytest.raises(RemoteLaunchError, match=r"no program 'not-there'"):
         await begun(env, "not-there")
     with pytest.raises(RemoteLaunchError, match=r"no folder 'not-there'"):
@@ -220,7 +222,7 @@ run = "true"
 """
 
 
-def test_a_plans_task_runs_there_and_its_exit_code_counts(env: Env, box: Sshd) -> None:
+def test_a_plans_task_runs_on_the_machine_and_its_exit_code_counts(env: Env, box: Sshd) -> None:
     (env.folder / "plan.toml").write_text(PLAN)
     roots = {"STATE_HOME": "s", "RUNTIME_DIR": "r", "CONFIG_HOME": "c"}
     done = subprocess.run(
@@ -257,7 +259,9 @@ needs = ["there"]
 """
 
 
-async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_and_the_line(env: Env, box: Sshd) -> None:
+async def test_a_check_runs_where_its_task_ran_and_continues_without_its_runner_and_the_connection(
+    env: Env, box: Sshd
+) -> None:
     file = env.folder / "far.toml"
     plan = read(CHECKED, file.name)
     book = await asyncio.to_thread(store_approved_plan, env.paths, plan, CHECKED, file, env.folder, headless=True)
@@ -280,7 +284,7 @@ async def test_a_check_runs_where_its_task_ran_and_goes_on_without_its_runner_an
     assert not [path for path in box.folder.iterdir() if path.name.endswith("-check")]
 
 
-async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, box: Sshd) -> None:
+async def test_a_check_on_the_machine_that_nothing_waits_for_is_ended_there(env: Env, box: Sshd) -> None:
     text = CHECKED.replace("touch begun", "echo $$ >pid").replace(" ! -e go ", " 1 ")
     file = env.folder / "far.toml"
     book = await asyncio.to_thread(
@@ -296,7 +300,7 @@ async def test_a_check_elsewhere_that_nobody_waits_for_is_ended_there(env: Env, 
     assert is_gone(pid)
 
 
-async def test_an_agent_there_is_seen_prompted_and_answered_by_its_screen(env: Env, box: Sshd) -> None:
+async def test_an_agent_on_the_machine_is_shown_prompted_and_answered_by_its_screen(env: Env, box: Sshd) -> None:
     scripted = (sys.executable, "-P", "-m", "kasmon.scripted")
     session = await begun(env, *scripted, agent="claude@box")
     session = await becomes(env, session.id, lambda now: now.state is S.IDLE)

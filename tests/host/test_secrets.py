@@ -67,7 +67,9 @@ async def test_an_inherited_key_is_hidden_from_the_log_and_makes_no_rule(
     assert b'"always"' not in env.paths.log(ME).read_bytes()
 
 
-async def test_no_part_is_shown_while_it_is_written(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_part_of_it_is_shown_in_streamed_text(
+    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     shown: list[FromHost] = []
     async with env.hosting(fake, env.wants(backend="fake", argv=("claude",))):
@@ -86,7 +88,7 @@ async def test_no_part_is_shown_while_it_is_written(env: Env, fake: FakeAgent, m
     assert not [push for push in shown if isinstance(push, TextDelta) and KEY[:3] in push.text]
 
 
-async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place(env: Env, fake: FakeAgent) -> None:
+async def test_an_edited_request_is_sent_to_the_agent_with_its_secret_restored(env: Env, fake: FakeAgent) -> None:
     env.wants(backend="fake")
     write_private(env.paths.environment(ME), encoded({"PLANTED": KEY}))
     async with env.hosting(fake, env.wanted()):
@@ -103,7 +105,7 @@ async def test_an_edited_request_goes_to_the_agent_with_its_secret_back_in_place
     assert [{"command": f"printf {KEY}"}] == [wish.input for wish in fake.told if isinstance(wish, Answer)]
 
 
-async def test_an_error_that_a_client_gets_does_not_tell_it(env: Env, fake: FakeAgent) -> None:
+async def test_an_error_to_a_client_does_not_contain_it(env: Env, fake: FakeAgent) -> None:
     async def fails(wish: AgentCommand) -> None:
         raise ValueError(f"cannot say {KEY}") if isinstance(wish, Prompt) else RefusedError(f"no {KEY}.", hint=KEY)
 
@@ -173,7 +175,7 @@ async def test_its_keys_are_hidden_from_its_log_also_by_the_next_host(tmux: Tmux
 # What a process of ours says of itself
 
 
-def test_what_a_running_process_got_is_known_by_its_id() -> None:
+def test_the_secrets_of_a_running_process_are_found_by_its_id() -> None:
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env=CALLER) as process:
         assert {KEY, OTHER} == set(until(lambda: secrets_in(process.pid)))
 
@@ -208,7 +210,7 @@ fail()
 """
 
 
-def test_no_traceback_that_nobody_catches_tells_it() -> None:
+def test_no_uncaught_traceback_contains_it() -> None:
     """In a thread, a dropped object, a forgotten task, a callback of the loop, a warning, and at the very end."""
     secret = 'planted "5ecr3t" of\\a test'
     done = subprocess.run(
@@ -221,7 +223,7 @@ def test_no_traceback_that_nobody_catches_tells_it() -> None:
     assert "ValueError: bad " in done.stderr.splitlines()[-1]
 
 
-def test_what_is_handed_to_a_host_has_no_name_and_is_read_once(env: Env) -> None:
+def test_secrets_passed_to_a_host_have_no_file_name_and_are_read_once(env: Env) -> None:
     taking = (
         "import os, sys; from kasmon.host.rpc.secret_stdin import load_environment; load_environment(); "
         "print(os.environ['K'], sys.stdin.read() == '')"

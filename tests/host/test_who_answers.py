@@ -64,7 +64,7 @@ async def test_no_job_of_kasmons_tmux_server_and_no_other_session_can_answer() -
         assert [] == tmux.only(RequestAnswered, ME)
 
 
-async def test_a_person_in_a_tmux_of_their_own_answers() -> None:
+async def test_a_user_in_their_own_tmux_answers() -> None:
     async with asking(dialog("git push")) as (tmux, _, asker):
         request = await asked(tmux)
         command_line = [tmux.server.program, "-f", "/dev/null", "-S", str(tmux.root / "mine")]

@@ -22,7 +22,7 @@ def fleet(*names: str, mode: Mode = Mode.INTERPRETER) -> Fleet:
     return Fleet(sessions=tuple(session(name, mode=mode) for name in names))
 
 
-def test_two_clients_do_not_meet_unless_they_ask_to(here: Paths) -> None:
+def test_two_clients_share_no_session_unless_they_request_it(here: Paths) -> None:
     one, other = ClientIdentity(here), ClientIdentity(here)
     both = fleet(one.name_of("analysis"), other.name_of("analysis"))
 
@@ -45,7 +45,7 @@ def test_a_client_sees_its_sessions_by_its_own_names_and_no_others(here: Paths) 
     assert [] == owner.sessions(fleet(*names, mode=Mode.SDK))
 
 
-def test_what_was_run_without_a_session_ends_with_the_server_also_where_its_client_has_a_name(here: Paths) -> None:
+def test_a_run_without_a_session_ends_with_the_server_also_if_its_client_has_a_name(here: Paths) -> None:
     owner = ClientIdentity(here, "team")
     temporary_sessions = temporary_name(owner)
 
@@ -55,18 +55,18 @@ def test_what_was_run_without_a_session_ends_with_the_server_also_where_its_clie
 
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "a\nb", " a", "a ", "x" * 80, "\u202e"])
-def test_a_name_that_would_be_shown_as_another_is_none(here: Paths, name: str) -> None:
+def test_a_name_that_would_be_displayed_as_another_is_refused(here: Paths, name: str) -> None:
     with pytest.raises(UsageError):
         ClientIdentity(here).name_of(name)
 
 
 @pytest.mark.parametrize("client", ["a/b", "mcp-12345678", " a", "\x07"])
-def test_a_client_cannot_take_what_is_not_its_to_take(here: Paths, client: str) -> None:
+def test_a_client_name_that_could_reach_other_sessions_is_refused(here: Paths, client: str) -> None:
     with pytest.raises(UsageError):
         ClientIdentity(here, client)
 
 
-def test_what_a_dead_server_left_is_known_and_what_a_living_one_has_is_let_alone(here: Paths) -> None:
+def test_the_session_of_a_dead_server_is_found_and_one_of_a_running_server_is_left_alone(here: Paths) -> None:
     alive, dead = ClientIdentity(here), ClientIdentity(here)
     alive.begin()
     left = temporary_name(dead)

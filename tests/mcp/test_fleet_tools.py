@@ -51,7 +51,7 @@ async def test_a_child_works_in_a_worktree_of_its_own_and_its_diff_is_read(kasmo
     assert "+one" in diff["diff"]
 
 
-async def test_it_never_answers_trusts_makes_rules_configures_or_pushes(kasmon: Cli) -> None:
+async def test_an_agent_never_answers_trusts_makes_rules_configures_or_pushes(kasmon: Cli) -> None:
     lead = lead_of(kasmon)
     asking = kasmon.new("asking", "ask ls")
     request = kasmon.request()
@@ -80,7 +80,7 @@ async def test_a_prompt_cannot_be_a_command_of_the_childs_own_screen(kasmon: Cli
     assert [] == [each for each in sent if not each.startswith("[From lead, ")]
 
 
-async def test_only_sessions_that_it_started_are_prompted_seen_and_finished(kasmon: Cli) -> None:
+async def test_only_sessions_that_the_agent_started_are_prompted_shown_and_finished(kasmon: Cli) -> None:
     other = kasmon.new("other", "say secret")
     kasmon.json("wait", "other", "--for", "idle")
     async with ToolClient(lead_of(kasmon)) as fleet:
@@ -95,7 +95,7 @@ async def test_only_sessions_that_it_started_are_prompted_seen_and_finished(kasm
     assert ["say secret"] == [each["text"] for each in kasmon.json("show", "other")["session"]["receipts"]]
 
 
-async def test_the_person_may_let_it_see_all_sessions_and_no_more(kasmon: Cli) -> None:
+async def test_the_user_may_let_it_see_all_sessions_and_no_more(kasmon: Cli) -> None:
     other = kasmon.new("other", "say secret")
     kasmon.json("wait", "other", "--for", "idle")
     async with ToolClient(lead_of(kasmon, sees="all")) as fleet:
@@ -142,13 +142,13 @@ UNUSABLE = (
 )
 
 
-async def test_what_a_tool_cannot_use_is_named(kasmon: Cli) -> None:
+async def test_an_invalid_tool_argument_is_named(kasmon: Cli) -> None:
     async with FleetClient(lead_of(kasmon)) as fleet:
         for tool, given, why in UNUSABLE:
             assert why in await fleet.refused(tool, **given)
 
 
-async def test_a_setting_that_the_person_tightens_holds_from_then_on(kasmon: Cli) -> None:
+async def test_a_setting_that_the_user_tightens_applies_from_then_on(kasmon: Cli) -> None:
     other = kasmon.new("other", "say secret")
     kasmon.json("wait", "other", "--for", "idle")
     async with ToolClient(lead_of(kasmon, sees="all")) as fleet:
@@ -160,7 +160,7 @@ async def test_a_setting_that_the_person_tightens_holds_from_then_on(kasmon: Cli
         assert "cannot start 'scripted'" in await fleet.refused("start", name="x", prompt="x", agent="scripted")
 
 
-async def test_a_plan_of_others_is_shown_only_if_the_person_lets_it_see_all(kasmon: Cli) -> None:
+async def test_a_plan_of_others_is_shown_only_if_the_user_lets_it_see_all(kasmon: Cli) -> None:
     file = kasmon.home / "plan.toml"
     file.write_text('[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n')
     plan = kasmon("plan", "run", str(file), "--yes").out.split()[-1]
@@ -179,7 +179,7 @@ async def test_ended_and_removed_children_count_as_started(kasmon: Cli) -> None:
     assert "1 children of 'lead' were started" in lead.kasmon("new", "second", "--agent", "scripted", "--mode", "sdk")
 
 
-async def test_a_child_whose_time_is_over_is_stopped_and_prompted_no_more(kasmon: Cli) -> None:
+async def test_a_child_whose_time_is_over_is_stopped_and_cannot_be_prompted(kasmon: Cli) -> None:
     lead = lead_of(kasmon, minutes="0.05")
     lead.kasmon("new", "child", "--agent", "scripted", "--mode", "sdk")
     until(lambda: kasmon.json("show", "child")["session"]["state"] == "ended")
@@ -190,7 +190,7 @@ async def test_a_child_whose_time_is_over_is_stopped_and_prompted_no_more(kasmon
     assert 0 == kasmon("send", "child", "say x").code
 
 
-async def test_the_tools_are_off_unless_the_person_names_them(kasmon: Cli) -> None:
+async def test_the_tools_are_off_unless_the_user_enables_them(kasmon: Cli) -> None:
     lead = start_lead(kasmon)
     off = lead.kasmon("mcp", "--tools", "fleet")
     given = lead.kasmon("new", "child", "--agent", "scripted", "--tools", "fleet")

@@ -13,13 +13,13 @@ LATE = (
 )
 
 
-def test_a_run_answers_with_the_seeds_four_and_with_nothing_more_where_all_is_well() -> None:
+def test_a_run_answers_with_the_four_required_fields_and_nothing_more_on_success() -> None:
     told = of_run(RunResult(stdout="15\n", turn=3, ms=1.5, cwd="/workspace"), "analysis", KNOWN)
 
     assert {"stdout": "15\n", "stderr": "", "exit_code": 0, "session_preserved": True, "session": "analysis"} == told
 
 
-def test_a_session_is_spoken_of_by_the_name_that_its_client_gave_it() -> None:
+def test_a_session_has_the_name_that_its_client_gave_it() -> None:
     told = of_run(RunResult(stderr=f"half\n{LATE}", exit_code=124, hint=LATE, timed_out=True), "analysis", KNOWN)
 
     assert told["stderr"].startswith("half\nSession 'analysis' timed out after 30s. The session state is preserved.")
@@ -39,7 +39,7 @@ def test_what_the_code_printed_stays_as_it_is_and_without_a_session_nothing_is_s
     assert "session" not in told
 
 
-def test_a_run_without_a_session_that_ends_its_interpreter_says_no_more_than_its_code() -> None:
+def test_a_run_without_a_session_that_ends_its_interpreter_reports_only_its_code() -> None:
     hint = "python ended during this run (exit code 3): its variables are lost."
 
     assert {"stdout": "", "stderr": "bye", "exit_code": 3, "session_preserved": False} == of_once(
@@ -47,7 +47,7 @@ def test_a_run_without_a_session_that_ends_its_interpreter_says_no_more_than_its
     )
 
 
-def test_what_was_lost_before_a_run_is_said_with_it() -> None:
+def test_a_loss_before_a_run_is_reported_with_it() -> None:
     told = lost_before(
         of_run(RunResult(hint="12 bytes of output were omitted."), "a", KNOWN), "it had ended: all is lost"
     )
@@ -66,7 +66,7 @@ def test_what_was_lost_before_a_run_is_said_with_it() -> None:
     ],
     ids=["refused", "refused without a session", "nobody knows", "ended meanwhile"],
 )
-def test_an_error_claims_no_more_than_is_known(error: KasmonError, has_session: bool, preserved: bool) -> None:
+def test_an_error_states_no_more_than_is_known(error: KasmonError, has_session: bool, preserved: bool) -> None:
     told = of_error(error, has_session=has_session)
 
     assert preserved is told["session_preserved"]
@@ -74,7 +74,7 @@ def test_an_error_claims_no_more_than_is_known(error: KasmonError, has_session: 
     assert told["exit_code"] == error.exit_code != 0
 
 
-def test_the_seeds_refusal_is_its_own() -> None:
+def test_the_refusal_in_the_specification_is_unchanged() -> None:
     told = refused("Unknown interpreter: ruby", preserved=True)
 
     assert {"stdout": "", "stderr": "Unknown interpreter: ruby", "exit_code": 1, "session_preserved": True} == told

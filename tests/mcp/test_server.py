@@ -86,7 +86,7 @@ async def answered(client: Client, tool: str, **given: Any) -> dict[str, Any]:
     return dict(result.structured_content)
 
 
-async def test_run_has_the_seeds_schema_word_for_word(of_nobody: ToolDispatcher) -> None:
+async def test_run_has_the_schema_of_the_specification_exactly(of_nobody: ToolDispatcher) -> None:
     async with Client(server_of(of_nobody)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
@@ -109,7 +109,7 @@ async def test_run_has_the_seeds_schema_word_for_word(of_nobody: ToolDispatcher)
     ],
     ids=["unknown interpreter", "no env", "no text", "unknown argument", "no name"],
 )
-async def test_what_cannot_be_run_is_an_error_in_the_seeds_shape(
+async def test_an_impossible_run_is_an_error_in_the_specified_form(
     of_nobody: ToolDispatcher, given: dict[str, Any], told: str, code: int
 ) -> None:
     async with Client(server_of(of_nobody)) as client:
@@ -125,7 +125,7 @@ async def test_what_cannot_be_run_is_an_error_in_the_seeds_shape(
 @pytest.mark.usefixtures("_gpu_1")
 @pytest.mark.parametrize("session", [ME, "gpu-9:lab"])
 @pytest.mark.parametrize("tool", ["end_session", "interrupt", "checkpoint", "restore"])
-async def test_a_session_that_is_not_the_clients_is_none(of_me: ToolDispatcher, tool: str, session: str) -> None:
+async def test_a_session_of_another_client_is_not_found(of_me: ToolDispatcher, tool: str, session: str) -> None:
     more = {"checkpoint": "c1"} if tool == "restore" else {}
     async with Client(server_of(of_me)) as client:
         result = await client.call_tool(tool, {"session": session, **more})
@@ -151,7 +151,7 @@ async def test_a_session_of_another_machine_is_refused_and_none_is_made_here(of_
     )
 
 
-async def test_an_agent_in_a_session_knows_its_task_and_peers_and_says_it_is_done(
+async def test_an_agent_in_a_session_of_kasmon_reads_its_task_and_peers_and_reports_done(
     of_me: ToolDispatcher,
 ) -> None:
     async with Client(server_of(of_me)) as client:

@@ -15,7 +15,7 @@ def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
 
 
-def test_doctor_says_how_an_agent_gets_it() -> None:
+def test_doctor_shows_how_an_agent_gets_it() -> None:
     check = mcp.check()
 
     assert ("mcp", "ok") == (check.id, check.level)
@@ -23,7 +23,7 @@ def test_doctor_says_how_an_agent_gets_it() -> None:
 
 
 @pytest.mark.usefixtures("_no_package")
-def test_without_its_package_it_says_how_to_get_that() -> None:
+def test_without_its_package_the_error_shows_how_to_get_it() -> None:
     with pytest.raises(UnavailableError, match=r"not installed. `pipx install --force '\.\[mcp\]'` in kasmon's clone"):
         mcp.mcp()
 
@@ -31,7 +31,7 @@ def test_without_its_package_it_says_how_to_get_that() -> None:
 
 
 @pytest.mark.usefixtures("_no_package")
-def test_a_package_of_another_version_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_of_another_version_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", __import__("json"))
 
     with pytest.raises(UnavailableError, match="another version is installed"):

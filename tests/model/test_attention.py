@@ -31,7 +31,7 @@ def names(*sessions: Session) -> list[str]:
         (session("x", SessionState.UNSURE), AttentionReason.UNSURE),
     ],
 )
-def test_these_need_a_person(who: Session, why: AttentionReason) -> None:
+def test_states_that_need_the_user(who: Session, why: AttentionReason) -> None:
     assert why is need(who)
 
 
@@ -48,12 +48,12 @@ def test_these_need_a_person(who: Session, why: AttentionReason) -> None:
         session("x", SessionState.HIBERNATED),
     ],
 )
-def test_these_do_not(who: Session) -> None:
+def test_states_that_do_not(who: Session) -> None:
     assert need(who) is None
     assert [] == names(who)
 
 
-def test_the_kind_decides_first_however_long_another_waits() -> None:
+def test_the_kind_has_priority_over_the_waiting_time() -> None:
     everybody = [
         aside("aside", ago=9000),
         session("unsure", SessionState.UNSURE, ago=8000),
@@ -74,7 +74,7 @@ def test_of_one_kind_the_one_that_waits_longest_comes_first_counted_from_when_it
     assert NOW - 90 == waits_since(two)
 
 
-def test_peers_that_are_done_and_wait_count_as_much_as_the_session_itself() -> None:
+def test_peers_that_are_done_and_wait_count_like_the_session_itself() -> None:
     """Forty seconds of one and two who wait for it cost more than a hundred of one alone."""
     alone = asking("alone", ago=100)
     held = asking("holds-up", ago=40, wave=2, task=1)

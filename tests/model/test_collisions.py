@@ -34,7 +34,7 @@ def test_a_new_a_deleted_and_a_binary_file_count_whole() -> None:
     assert {"n": WHOLE, "d": WHOLE, "p.png": WHOLE, "u": WHOLE} == parse_changes(BASE, shown, ("u",)).files
 
 
-def test_two_that_change_one_file_are_told_of_each_other() -> None:
+def test_two_sessions_that_change_one_file_are_reported_to_each_other() -> None:
     trees = {
         "one": WorktreeChanges(BASE, {"a": ((1, 2),)}),
         "two": WorktreeChanges(BASE, {"a": ((5, 6),), "b": ((1, 2),)}),

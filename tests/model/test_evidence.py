@@ -59,26 +59,26 @@ def losers(verdict: evidence.StateVerdict) -> dict[str, str]:
         ("blocked", SessionState.ASKING),
     ],
 )
-def test_a_program_that_tells_its_state_is_believed(value: str, state: SessionState) -> None:
+def test_a_reported_state_is_accepted(value: str, state: SessionState) -> None:
     verdict = judged(said("output", "printing"), said("program", value))
 
     assert (state, "program") == (verdict.state, verdict.source)
 
 
 @pytest.mark.parametrize(("screen", "state"), [("limited", SessionState.LIMITED), ("idle", SessionState.IDLE)])
-def test_after_an_error_of_a_program_its_screen_says_if_that_was_its_limit(screen: str, state: SessionState) -> None:
+def test_after_an_error_the_screen_decides_whether_it_was_a_limit(screen: str, state: SessionState) -> None:
     assert state is judged(said("program", "error"), said("screen", screen), now=NOW).state
 
 
 @pytest.mark.parametrize("screen", ["unclear", "unreadable", "working"])
-def test_an_error_that_may_be_a_limit_is_not_idle_until_the_screen_says_so(screen: str) -> None:
+def test_an_error_that_may_be_a_limit_is_not_idle_until_the_screen_shows_it(screen: str) -> None:
     verdict = judged(said("program", "error"), said("screen", screen), said("title", "working"), now=NOW)
 
     assert (SessionState.UNSURE, "its program says idle or limited") == (verdict.state, verdict.why)
 
 
 @pytest.mark.parametrize("screen_at", [1.0, 3.0])
-def test_no_program_at_rest_reports_that_it_only_starts_its_screen_does(screen_at: float) -> None:
+def test_only_the_screen_shows_that_an_idle_program_is_starting(screen_at: float) -> None:
     """Codex says idle while a prompt that it took waits for its session to begin, before and after that shows."""
     verdict = judged(said("program", "idle", at=2.0), said("screen", "starting", at=screen_at), now=900.0)
 
@@ -87,7 +87,9 @@ def test_no_program_at_rest_reports_that_it_only_starts_its_screen_does(screen_a
 
 @pytest.mark.parametrize("rest", ["idle", "done", "error"])
 @pytest.mark.parametrize(("screen", "state"), [("asking", SessionState.ASKING), ("limited", SessionState.LIMITED)])
-def test_only_the_screen_reports_the_dialogs_or_limit_at_rest(rest: str, screen: str, state: SessionState) -> None:
+def test_only_the_screen_shows_dialogs_and_the_limit_of_an_idle_program(
+    rest: str, screen: str, state: SessionState
+) -> None:
     """Codex says "done" and asks whether its plan shall be carried out; a person opens its list of models."""
     verdict = judged(said("program", rest, at=1.0), said("screen", screen, RequestKind.PLAN, at=1.5), now=NOW)
 
@@ -95,19 +97,19 @@ def test_only_the_screen_reports_the_dialogs_or_limit_at_rest(rest: str, screen:
     assert "the screen changed after it" == losers(verdict)["program"]
 
 
-def test_a_screen_from_before_the_program_came_to_rest_says_nothing_against_it() -> None:
+def test_a_screen_from_before_the_idle_report_does_not_contradict_it() -> None:
     """The answer was just given, and the screen not looked at since."""
     assert SessionState.IDLE is judged(said("screen", "asking", at=1.0), said("program", "idle", at=1.1), now=NOW).state
 
 
-def test_who_says_that_a_plan_is_asked_for_knows_more_than_who_calls_it_a_permission() -> None:
+def test_a_source_that_reports_a_plan_request_overrules_one_that_reports_a_permission() -> None:
     registered = said("registry", "asking", RequestKind.PERMISSION)
 
     assert RequestKind.PLAN is judged(registered, said("screen", "asking", RequestKind.PLAN), now=NOW).asking
     assert RequestKind.PERMISSION is judged(registered, said("screen", "asking", RequestKind.QUESTION), now=NOW).asking
 
 
-def test_a_hook_that_tells_of_a_failure_leaves_it_to_the_screen_whether_that_was_the_limit() -> None:
+def test_a_hook_that_reports_a_failure_leaves_the_limit_to_the_screen() -> None:
     failed, registered = said("hook", "idle|limited"), said("registry", "idle|limited")
 
     assert SessionState.LIMITED is judged(registered, failed, said("screen", "limited"), now=NOW).state
@@ -129,7 +131,7 @@ def test_what_is_asked_is_told_by_the_first_that_knows_it_and_others_judge_a_sta
 
 
 @pytest.mark.parametrize("source", ["registry", "hook", "title", "screen", "fallback"])
-def test_nobody_can_make_a_program_doubtful_that_tells_its_state(source: str) -> None:
+def test_no_other_source_makes_a_reported_state_uncertain(source: str) -> None:
     """A prompt forged in its output neither becomes a request nor takes its state away."""
     verdict = judged(said("program", "working"), said(source, "asking", RequestKind.PERMISSION), now=NOW)
 
@@ -143,7 +145,7 @@ def test_nobody_can_make_a_program_doubtful_that_tells_its_state(source: str) ->
 @pytest.mark.parametrize(
     ("better", "worse"), [("registry", "hook"), ("hook", "title"), ("title", "screen"), ("screen", "output")]
 )
-def test_the_better_source_is_believed_while_the_other_may_only_be_late(better: str, worse: str) -> None:
+def test_the_better_source_applies_while_the_other_may_only_be_late(better: str, worse: str) -> None:
     worst = "printing" if worse == "output" else "working"
     verdict = judged(said(worse, worst), said(better, "idle"), now=1.0 + evidence.SETTLE_S - 0.1)
 
@@ -152,7 +154,7 @@ def test_the_better_source_is_believed_while_the_other_may_only_be_late(better: 
 
 
 @pytest.mark.parametrize(("one", "other"), [("registry", "screen"), ("title", "screen"), ("registry", "title")])
-def test_two_sources_that_go_on_disagreeing_are_both_not_believed(one: str, other: str) -> None:
+def test_two_sources_that_keep_disagreeing_are_both_rejected(one: str, other: str) -> None:
     disagree = (said(one, "working", at=1.0), said(other, "idle", at=4.0))
     before, after = (
         evidence.judge(disagree, 4.0 + evidence.SETTLE_S - 0.1),
@@ -164,14 +166,14 @@ def test_two_sources_that_go_on_disagreeing_are_both_not_believed(one: str, othe
     assert f"its {one} says working, but its {other} says idle" == after.why
 
 
-def test_whether_it_prints_contradicts_nobody() -> None:
+def test_output_contradicts_no_other_source() -> None:
     verdict = judged(said("screen", "idle"), said("output", "printing"), now=NOW)
 
     assert (SessionState.IDLE, "screen") == (verdict.state, verdict.source)
 
 
 @pytest.mark.parametrize("newer", ["title", "screen"])
-def test_a_title_or_screen_that_changed_after_a_hook_knows_better(newer: str) -> None:
+def test_a_title_or_screen_that_changed_after_a_hook_overrules_it(newer: str) -> None:
     """No hook fires at Escape, nor at some ends of a turn."""
     verdict = judged(said("hook", "working", at=1.0), said(newer, "idle", at=1.0 + evidence.HOOK_LAG_S), now=NOW)
 
@@ -179,7 +181,7 @@ def test_a_title_or_screen_that_changed_after_a_hook_knows_better(newer: str) ->
     assert f"the {newer} changed after it" == losers(verdict)["hook"]
 
 
-def test_a_title_that_changed_just_after_a_hook_may_belong_to_what_was_before() -> None:
+def test_a_title_that_changed_just_after_a_hook_may_be_of_the_earlier_state() -> None:
     verdict = judged(
         said("hook", "working", at=1.0), said("title", "idle", at=1.0 + evidence.HOOK_LAG_S - 0.1), now=3.0
     )
@@ -190,7 +192,7 @@ def test_a_title_that_changed_just_after_a_hook_may_belong_to_what_was_before() 
 # Two states in one word.
 
 
-def test_a_title_that_means_two_states_is_decided_by_who_tells_them_apart() -> None:
+def test_a_title_with_two_states_is_decided_by_a_source_that_distinguishes_them() -> None:
     """Claude's title is the same where it is idle and where it asks."""
     verdict = judged(said("title", "idle|asking"), said("screen", "asking", RequestKind.PERMISSION), now=NOW)
 
@@ -209,7 +211,7 @@ def test_two_states_that_nobody_tells_apart_are_unsure_and_contradict_a_third() 
 
 
 @pytest.mark.parametrize("source", ["registry", "hook", "title", "screen"])
-def test_an_agent_that_works_and_prints_nothing_for_a_minute_is_not_believed(source: str) -> None:
+def test_an_agent_that_works_without_output_for_a_minute_is_unsure(source: str) -> None:
     silent = (said(source, "working", at=1.0), said("output", "quiet", at=5.0))
     before, after = evidence.judge(silent, 5.0 + evidence.STILL_S - 0.1), evidence.judge(silent, 5.0 + evidence.STILL_S)
 
@@ -239,12 +241,12 @@ def test_an_agent_that_left_its_shell_alone_has_ended_and_only_the_processes_can
 # Nothing known.
 
 
-def test_what_prints_works() -> None:
+def test_output_means_working() -> None:
     assert SessionState.WORKING is judged(said("output", "printing")).state
 
 
 @pytest.mark.parametrize("signals", [(said("output", "quiet"),), (said("launch", "ready"),)], ids=["quiet", "ready"])
-def test_silence_is_unsure_and_says_so(signals: tuple[evidence.Signal, ...]) -> None:
+def test_silence_is_unsure_with_a_reason(signals: tuple[evidence.Signal, ...]) -> None:
     verdict = evidence.judge(signals, NOW)
 
     assert (SessionState.UNSURE, evidence.NO_SIGNALS) == (verdict.state, verdict.why)
@@ -261,7 +263,7 @@ def test_a_command_works_however_long_it_is_silent_unless_it_asks(known: evidenc
     assert (SessionState.ASKING, RequestKind.QUESTION) == (asking.state, asking.asking)
 
 
-def test_a_shell_that_has_its_terminal_to_itself_is_idle_only_where_its_prompt_is_known() -> None:
+def test_a_shell_in_the_foreground_is_idle_only_if_its_prompt_is_known() -> None:
     alone, unclear = said("process", "alone"), said("screen", "unclear")
 
     assert SessionState.UNSURE is judged(said("launch", "ready"), alone, unclear).state
@@ -287,7 +289,7 @@ def test_without_any_signal_it_is_starting() -> None:
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_idle_needs_a_source_that_says_idle(signals: list[evidence.Signal], now: float) -> None:
+def test_idle_needs_a_source_that_reports_idle(signals: list[evidence.Signal], now: float) -> None:
     verdict = evidence.judge(tuple(signals), now)
 
     assert verdict.state is not SessionState.IDLE or any(
@@ -304,7 +306,7 @@ def test_an_unsure_verdict_has_a_reason_and_only_asking_has_a_kind(signals: list
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_the_verdict_holds_until_the_moment_that_it_names(signals: list[evidence.Signal], now: float) -> None:
+def test_the_verdict_holds_until_its_stated_time(signals: list[evidence.Signal], now: float) -> None:
     known: tuple[evidence.Signal, ...] = ()
     for signal in signals:
         known = evidence.replace_signal(known, signal)
@@ -316,7 +318,7 @@ def test_the_verdict_holds_until_the_moment_that_it_names(signals: list[evidence
 
 
 @given(signals=st.lists(SIGNALS, max_size=8), now=st.floats(0, 5e9))
-def test_the_order_in_which_sources_spoke_does_not_matter(signals: list[evidence.Signal], now: float) -> None:
+def test_the_order_of_the_sources_does_not_matter(signals: list[evidence.Signal], now: float) -> None:
     by_source = {signal.source: signal for signal in signals}
     known = tuple(by_source.values())
 
@@ -324,7 +326,7 @@ def test_the_order_in_which_sources_spoke_does_not_matter(signals: list[evidence
 
 
 @given(signals=st.lists(SIGNALS, max_size=20))
-def test_each_source_has_only_its_last_word(signals: list[evidence.Signal]) -> None:
+def test_only_the_last_signal_of_each_source_counts(signals: list[evidence.Signal]) -> None:
     known: tuple[evidence.Signal, ...] = ()
     for signal in signals:
         known = evidence.replace_signal(known, signal)
@@ -334,7 +336,7 @@ def test_each_source_has_only_its_last_word(signals: list[evidence.Signal]) -> N
 
 
 @pytest.mark.parametrize("source", ["program", "registry", "hook", "title", "fallback"])
-def test_an_agent_that_its_screen_shows_stopped_is_that_whatever_was_said_of_it(source: str) -> None:
+def test_an_agent_that_its_screen_shows_stopped_is_stopped_whatever_was_reported(source: str) -> None:
     """Claude, on Ctrl-Z, stops in the middle of a question: its registry goes on to say that it asks."""
     value = "blocked" if source == "program" else "asking"
     verdict = judged(said(source, value, at=2.0), said("screen", "stopped", at=1.0), now=1000.0)

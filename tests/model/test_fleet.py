@@ -37,7 +37,7 @@ SESSIONS = st.lists(
 )
 
 
-def test_those_that_need_a_person_stand_first() -> None:
+def test_sessions_that_need_the_user_come_first() -> None:
     fleet = (
         session("ended", S.ENDED, exit_code=0),
         session("paused", S.PAUSED),
@@ -81,7 +81,7 @@ def test_a_window_whose_session_is_forgotten_stands_alone_and_a_long_line_is_lis
 
 
 @given(fleet=SESSIONS)
-def test_every_session_is_listed_exactly_once_however_they_descend(fleet: list[Session]) -> None:
+def test_every_session_is_listed_exactly_once_for_any_parents(fleet: list[Session]) -> None:
     """Also where two sessions claim to be each other's parent."""
     assert sorted(names(by_attention(fleet))) == sorted(names(tuple(fleet)))
 
@@ -124,7 +124,7 @@ def test_an_empty_fleet_has_empty_totals_and_no_waves() -> None:
     assert () == waves(Fleet())
 
 
-def test_waves_are_told_apart_by_plan_and_number() -> None:
+def test_waves_are_distinguished_by_plan_and_number() -> None:
     fleet = Fleet(
         sessions=(
             session("b2", wave=2, task=2, plan="b"),
@@ -140,7 +140,7 @@ def test_waves_are_told_apart_by_plan_and_number() -> None:
     ]
 
 
-def test_a_wave_is_as_large_as_its_sessions_were_told_or_as_there_are() -> None:
+def test_a_wave_has_the_stated_size_of_its_sessions_or_their_number() -> None:
     told = Fleet(sessions=(session("a", wave=1, peers=3), session("b", wave=1, peers=3)))
     untold = Fleet(sessions=(session("a", wave=1), session("b", wave=1, peers=1)))
 

@@ -18,7 +18,7 @@ QUEUED = receipt(1, ReceiptState.QUEUED)
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
 @pytest.mark.parametrize("end", [ended(why="stopped"), ended(1), LOST], ids=["stopped", "failed", "lost"])
-def test_an_agent_that_ends_while_it_is_hibernated_is_hibernated_however_it_ends(mode: Mode, end: events.Event) -> None:
+def test_an_agent_that_ends_while_it_is_hibernated_is_hibernated_for_any_exit(mode: Mode, end: events.Event) -> None:
     session = fold(started(), BEGUN, end, session=Session(id=ME, mode=mode))
 
     assert (SessionState.HIBERNATED, 300_000_000) == (session.state, session.freed_bytes)
@@ -33,7 +33,7 @@ def test_a_resumed_session_ends_like_any_other() -> None:
     assert SessionState.ENDED is fold(ended(why="stopped"), session=session).state
 
 
-def test_a_hibernated_session_keeps_its_queue_and_what_no_person_has_viewed() -> None:
+def test_a_hibernated_session_keeps_its_queue_and_its_unviewed_turns() -> None:
     over = events.TurnEnded(at=4.0)
     session = fold(started(), turn("x"), QUEUED, over, BEGUN, ended(why="stopped"))
 
@@ -57,11 +57,11 @@ def test_a_hibernated_session_keeps_its_queue_and_what_no_person_has_viewed() ->
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_only_an_idle_agent_for_which_nothing_waits_may_be_ended(history: tuple[events.Event, ...], why: str) -> None:
+def test_only_an_idle_agent_without_pending_work_may_be_ended(history: tuple[events.Event, ...], why: str) -> None:
     assert why == find_obstacle(fold(*history, session=Session(id=ME, mode=Mode.SDK)))
 
 
-def test_those_that_are_idle_for_the_longest_time_are_proposed_first() -> None:
+def test_the_sessions_that_are_idle_the_longest_are_proposed_first() -> None:
     def idle(name: str, since: float, **more: object) -> Session:
         session = fold(started(), session=Session(id=SessionId(name), mode=Mode.SDK, resume_id=name))
         return msgspec.structs.replace(session, since=since, **more)

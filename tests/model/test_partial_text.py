@@ -29,12 +29,12 @@ def kept(*events: Event) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
-def test_what_no_whole_block_came_for_stays_once_when_nothing_can_complete_it(end: Event) -> None:
+def test_an_unfinished_partial_text_is_kept_once_when_nothing_can_complete_it(end: Event) -> None:
     assert [("hm", True), ("so far", False)] == kept(*THOUGHT, *SAID, end, end)
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
-def test_a_whole_block_supersedes_its_parts(end: Event) -> None:
+def test_a_complete_block_replaces_its_parts(end: Event) -> None:
     assert [] == kept(
         *THOUGHT, ThoughtWritten(at=2.0, text="hm, yes"), *SAID, MessageWritten(at=3.0, text="so far"), end
     )
@@ -43,7 +43,7 @@ def test_a_whole_block_supersedes_its_parts(end: Event) -> None:
     assert [("so far", False)] == kept(*SAID, ThoughtWritten(at=2.0, text="hm, yes"), end)
 
 
-def test_what_code_printed_is_in_the_end_of_its_run_also_where_a_host_came_between() -> None:
+def test_output_of_code_is_in_the_end_of_its_run_also_after_a_change_of_host() -> None:
     over = ToolFinished(at=4.0, call="1", output="so far", exit_code=0)
 
     assert [] == kept(RUN, *SAID, over, *ENDS)
@@ -52,7 +52,7 @@ def test_what_code_printed_is_in_the_end_of_its_run_also_where_a_host_came_betwe
     assert [("so far", False)] == kept(RUN, over, *SAID, ENDS[0])
 
 
-def test_an_export_has_what_was_not_finished_in_the_middle_and_at_its_end() -> None:
+def test_an_export_has_unfinished_texts_in_the_middle_and_at_its_end() -> None:
     exported = "".join(export_events([*SAID, ENDS[0], *SAID], in_terminal=False))
 
     assert 2 == exported.count("(unfinished)")

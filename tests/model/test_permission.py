@@ -36,7 +36,7 @@ def test_a_changed_request_has_another_digest(change: dict[str, Any]) -> None:
     assert digest_of(request()) != digest_of(msgspec.structs.replace(request(), **change))
 
 
-def test_everything_that_a_person_decides_on_counts() -> None:
+def test_every_part_of_a_request_counts_in_its_digest() -> None:
     """A field that is added to Request must be decided on here: it counts, or it is one of these."""
     beside = {"id", "asked_at", "digest", "later", "answerable", "takes_reason", "required"}
     beside |= {"may_be_cut", "by_host"}  # who asks, and from where consent may come: no part of what is asked

@@ -53,7 +53,7 @@ def in_words(request: Request) -> str:
         (asked({"url": "https://example.org/"}, "WebFetch"), 'WebFetch({"url":"https://example.org/"})'),
     ],
 )
-def test_a_rule_says_exactly_what_was_asked(request_: Request, rule: str) -> None:
+def test_a_rule_matches_exactly_the_request(request_: Request, rule: str) -> None:
     assert rule == in_words(request_)
     assert covers(rule_of(request_), request_, HERE)
 
@@ -72,14 +72,14 @@ def test_a_rule_says_exactly_what_was_asked(request_: Request, rule: str) -> Non
         asked({"command": "ls"}, kind=RequestKind.QUESTION),
     ],
 )
-def test_where_no_rule_says_exactly_that_there_is_none(request_: Request) -> None:
+def test_a_request_that_no_rule_can_match_exactly_gets_none(request_: Request) -> None:
     assert draft_rule(request_, HERE) is None
 
 
 @pytest.mark.parametrize(
     "more", [{"cwd": "/etc"}, {"run_in_background": True}, {"dangerouslyDisableSandbox": True}, {"sandbox": "off"}]
 )
-def test_a_command_that_does_more_than_its_text_says_is_not_covered_by_its_text(more: dict[str, Any]) -> None:
+def test_a_command_with_effects_beyond_its_text_is_not_matched_by_its_text(more: dict[str, Any]) -> None:
     assert not covers(rule_of(command("git push")), command("git push", **more), HERE)
     assert "words" != (draft_rule(command("git push", **more), HERE) or ("", ""))[0]
 
@@ -102,12 +102,12 @@ def test_a_command_that_does_more_than_its_text_says_is_not_covered_by_its_text(
         " xgit push",
     ],
 )
-def test_words_cover_only_plain_commands_that_begin_with_them(other: str) -> None:
+def test_a_prefix_matches_only_plain_commands_that_start_with_it(other: str) -> None:
     assert not covers(rule_of(command("git push")), command(other), HERE)
 
 
 @pytest.mark.parametrize("same", ["git push", "git push origin main", "git push --force"])
-def test_words_cover_every_plain_command_that_begins_with_them(same: str) -> None:
+def test_a_prefix_matches_every_plain_command_that_starts_with_it(same: str) -> None:
     assert covers(rule_of(command("git push")), command(same), HERE)
 
 
@@ -127,7 +127,7 @@ def test_a_rule_for_one_command_covers_no_other(one: str, more: str, shape: str)
     assert not covers(rule_of(command(f"run {one}")), command(f"run {other}"), HERE)
 
 
-def test_one_that_denies_wins() -> None:
+def test_a_denying_rule_has_priority() -> None:
     push = command("git push origin main")
     allows = rule_of(push, scope="project", of="/home/me")
     denies = rule_of(push, RuleEffect.DENY)
@@ -149,7 +149,7 @@ def test_one_that_denies_wins() -> None:
         ("project", "", False),
     ],
 )
-def test_a_rule_holds_where_it_was_made_for(scope: Scope, of: str, holds: bool) -> None:
+def test_a_rule_applies_within_its_scope(scope: Scope, of: str, holds: bool) -> None:
     push = command("git push")
 
     assert holds == (decide(push, [rule_of(push, scope=scope, of=of)], WHERE) is not None)
@@ -162,7 +162,7 @@ def test_a_session_without_a_plan_is_in_none() -> None:
 
 
 @pytest.mark.parametrize("kind", [RequestKind.QUESTION, RequestKind.PLAN, RequestKind.AUTH])
-def test_no_rule_answers_what_is_no_permission(kind: RequestKind) -> None:
+def test_no_rule_answers_a_request_that_is_no_permission(kind: RequestKind) -> None:
     push = command("git push")
 
     assert decide(asked({"command": "git push"}, kind=kind), [rule_of(push)], WHERE) is None

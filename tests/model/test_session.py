@@ -35,12 +35,12 @@ def line_lost() -> events.ConnectionLost:
 
 
 @given(mode=MODES, history=HISTORIES)
-def test_no_sequence_of_facts_is_refused(mode: Mode, history: list[events.Event]) -> None:
+def test_no_sequence_of_events_is_refused(mode: Mode, history: list[events.Event]) -> None:
     assert isinstance(fold(*history, session=Session(id=ME, mode=mode)), Session)
 
 
 @given(mode=MODES, history=HISTORIES)
-def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: list[events.Event]) -> None:
+def test_a_session_is_consistent_after_any_events(mode: Mode, history: list[events.Event]) -> None:
     session = fold(*history, session=Session(id=ME, mode=mode))
 
     assert (session.state is S.ASKING) == (session.asking is not None)
@@ -52,7 +52,7 @@ def test_whatever_happened_a_session_is_told_consistently(mode: Mode, history: l
     assert {known.id for known in session.receipts} & {session.next_receipt()} == set()
 
 
-def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
+def test_open_requests_of_a_sandbox_are_withdrawn_when_it_is_gone() -> None:
     gone = events.SandboxPhaseChanged(at=9.0, phase=SandboxPhase.EXPIRED, why="maximum lifetime of 24 h reached")
     session = fold(turn("x"), asks(), gone, session=Session(id=ME, mode=Mode.INTERPRETER))
 
@@ -60,7 +60,7 @@ def test_what_is_open_in_a_sandbox_is_withdrawn_when_that_is_gone() -> None:
 
 
 @given(mode=MODES, history=HISTORIES, last=facts())
-def test_a_state_begins_at_the_fact_that_set_it(mode: Mode, history: list[events.Event], last: events.Event) -> None:
+def test_a_state_holds_since_its_event(mode: Mode, history: list[events.Event], last: events.Event) -> None:
     before = fold(*history, session=Session(id=ME, mode=mode))
     after = apply(before, last)
 
@@ -101,7 +101,7 @@ def test_of_two_requests_one_answer_leaves_it_asking_and_outside_a_turn_idle_aga
     assert S.IDLE is fold(started(), asks(), answered()).state
 
 
-def test_a_login_asked_for_before_the_start_shows() -> None:
+def test_a_login_request_before_the_start_is_shown() -> None:
     session = fold(asks(kind=RequestKind.AUTH))
 
     assert (S.ASKING, RequestKind.AUTH) == (session.state, session.asking)
@@ -120,7 +120,7 @@ def test_what_was_set_aside_still_asks_and_a_second_answer_changes_nothing() -> 
 @pytest.mark.parametrize(
     "event", [ended(), ended(signal="SIGKILL"), events.TurnEnded(at=4.0), started(2)], ids=lambda e: type(e).__name__
 )
-def test_whatever_ends_a_session_or_its_turn_withdraws_its_open_requests(event: events.Event) -> None:
+def test_the_end_of_a_session_or_its_turn_withdraws_its_open_requests(event: events.Event) -> None:
     session = fold(started(), turn(), asks(n=1), asks(n=2), event)
 
     assert () == session.requests
@@ -169,7 +169,7 @@ def test_a_turn_that_the_limit_ended_leaves_it_limited_and_an_interrupt_there_en
 # Ends and starts
 
 
-def test_an_ended_session_says_how() -> None:
+def test_an_ended_session_has_a_cause() -> None:
     session = fold(started(), turn(), ended(exit_code=None, signal="SIGKILL"))
 
     assert (S.ENDED, None, "SIGKILL", False) == (session.state, session.exit_code, session.signal, session.exists)
@@ -187,7 +187,7 @@ def test_an_ended_session_says_how() -> None:
     ],
     ids=["code 0", "code 1", "signal", "stopped", "never started", "nobody can say"],
 )
-def test_a_crash_is_an_end_that_nobody_asked_for(end: events.Event, crashed: bool) -> None:
+def test_a_crash_is_an_end_without_a_request(end: events.Event, crashed: bool) -> None:
     session = fold(started(), end)
 
     assert crashed == session.crashed
@@ -199,7 +199,7 @@ def test_a_crash_is_an_end_that_nobody_asked_for(end: events.Event, crashed: boo
     [[], [turn()], [turn(), asks()], [turn(), events.LimitReached(at=4.0, until=9.0)], [ended(1)]],
     ids=["idle", "working", "asking", "limited", "ended"],
 )
-def test_a_restart_clears_what_was(before: list[events.Event]) -> None:
+def test_a_restart_clears_the_earlier_state(before: list[events.Event]) -> None:
     """Also where the host was killed and nobody wrote down an end."""
     session = fold(started(1), *before, started(2, at=20.0))
 
@@ -222,13 +222,13 @@ def test_the_conversation_survives_a_restart_without_its_name_and_facts_after_th
 @pytest.mark.parametrize(
     "state", [ReceiptState.QUEUED, ReceiptState.TYPED, ReceiptState.SUBMITTED, ReceiptState.STARTED]
 )
-def test_the_end_loses_every_prompt_on_its_way(state: ReceiptState) -> None:
+def test_the_end_loses_every_undelivered_prompt(state: ReceiptState) -> None:
     session = fold(started(), receipt(1, state), ended())
 
     assert [ReceiptState.LOST] == [known.state for known in session.receipts]
 
 
-def test_a_start_that_failed_loses_nothing_that_waits() -> None:
+def test_a_failed_start_loses_no_queued_prompt() -> None:
     failed = events.SessionEnded(at=30.0, why="no login", never_began=True)
     session = fold(started(), receipt(1, ReceiptState.QUEUED), failed)
 
@@ -237,11 +237,11 @@ def test_a_start_that_failed_loses_nothing_that_waits() -> None:
 
 
 @pytest.mark.parametrize("state", [ReceiptState.FINISHED, ReceiptState.REFUSED])
-def test_the_end_loses_no_prompt_that_came_to_its_end(state: ReceiptState) -> None:
+def test_the_end_loses_no_finished_prompt(state: ReceiptState) -> None:
     assert [state] == [known.state for known in fold(started(), receipt(1, state), ended()).receipts]
 
 
-def test_a_queue_survives_its_host_and_what_was_on_its_way_does_not() -> None:
+def test_a_queue_survives_its_host_and_prompts_in_delivery_do_not() -> None:
     """Nobody knows whether the agent has it: it is not prompted twice."""
     session = fold(started(1), receipt(1, ReceiptState.QUEUED), receipt(2, ReceiptState.TYPED), started(2))
 
@@ -249,13 +249,13 @@ def test_a_queue_survives_its_host_and_what_was_on_its_way_does_not() -> None:
     assert 1 == session.queue
 
 
-def test_a_prompt_that_was_typed_into_a_terminal_has_arrived() -> None:
+def test_a_prompt_typed_into_a_terminal_has_arrived() -> None:
     session = fold(receipt(1, ReceiptState.SUBMITTED), ended(), session=Session(id=ME, mode=Mode.TMUX))
 
     assert [ReceiptState.SUBMITTED] == [known.state for known in session.receipts]
 
 
-def test_what_waits_is_kept_however_much_came_after() -> None:
+def test_queued_prompts_are_kept_after_any_number_of_others() -> None:
     waits = [receipt(n, ReceiptState.QUEUED) for n in range(1, KEPT_RECEIPTS + 6)]
     later = [receipt(n, ReceiptState.FINISHED) for n in range(100, 100 + 2 * KEPT_RECEIPTS)]
     session = fold(started(), *waits, *later)
@@ -264,7 +264,7 @@ def test_what_waits_is_kept_however_much_came_after() -> None:
     assert 2 * KEPT_RECEIPTS + 5 == len(session.receipts)
 
 
-def test_a_receipt_that_moves_is_counted_once() -> None:
+def test_a_receipt_that_advances_is_counted_once() -> None:
     session = fold(started(), *(receipt(1, state) for state in ReceiptState))
 
     assert 1 == len(session.receipts)
@@ -292,7 +292,7 @@ def test_a_terminal_agent_is_what_its_signals_say_and_a_restart_forgets_the_last
 
 
 @pytest.mark.parametrize("over", [ended(), line_lost()], ids=["ended", "line lost"])
-def test_no_signal_brings_back_what_is_gone(over: events.Event) -> None:
+def test_no_signal_revives_an_ended_session(over: events.Event) -> None:
     session = fold(started(mode=Mode.TMUX), over, signal("program", "idle"), session=TERMINAL)
 
     assert session.state in (S.ENDED, S.LOST)
@@ -309,7 +309,7 @@ def test_an_agent_that_left_its_shell_has_ended_until_it_is_back_and_a_lost_line
     assert S.IDLE is apply(lost, events.ConnectionRestored(at=9.0)).state
 
 
-def test_a_line_to_another_machine_says_why_it_is_lost_and_is_found_by_another_process() -> None:
+def test_a_lost_connection_to_another_machine_has_a_reason_and_is_found_by_another_process() -> None:
     cut = events.ConnectionLost(at=8.0, what="remote line", why="Connection reset")
     lost = fold(started(mode=Mode.TMUX), signal("program", "idle"), cut, session=TERMINAL)
     found = apply(lost, events.ConnectionRestored(at=9.0, pid=77, pid_started=5.0, pid_boot="b"))
@@ -319,7 +319,7 @@ def test_a_line_to_another_machine_says_why_it_is_lost_and_is_found_by_another_p
     assert lost.generation == found.generation
 
 
-def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
+def test_a_found_connection_to_a_structured_agent_leaves_it_unsure() -> None:
     session = fold(started(), turn(), line_lost(), events.ConnectionRestored(at=9.0))
 
     assert S.UNSURE is session.state
@@ -338,7 +338,7 @@ def test_a_found_line_to_a_structured_agent_leaves_it_unsure() -> None:
     ],
     ids=["lost", "found", "cut", "found by another"],
 )
-def test_what_has_ended_cannot_be_lost_or_found(event: events.Event, mode: Mode) -> None:
+def test_an_ended_session_cannot_be_lost_or_found(event: events.Event, mode: Mode) -> None:
     before = fold(started(mode=mode), ended(), session=Session(id=ME, mode=mode))
     session = apply(before, event)
 
@@ -360,7 +360,7 @@ def test_what_has_ended_cannot_be_lost_or_found(event: events.Event, mode: Mode)
     ],
     ids=["message", "tool", "notice", "failed turn", "end"],
 )
-def test_the_last_line_is_what_happened_last(event: events.Event, line: str) -> None:
+def test_the_last_line_is_the_latest_activity(event: events.Event, line: str) -> None:
     assert line == fold(started(), turn(), event).last_line
 
 
@@ -369,11 +369,11 @@ def test_the_last_line_is_what_happened_last(event: events.Event, line: str) -> 
     [events.MessageWritten(at=5, text=" \n"), events.TurnEnded(at=5), ended(None, why="stopped")],
     ids=["blank", "turn ended", "stopped"],
 )
-def test_what_says_nothing_leaves_the_last_line(event: events.Event) -> None:
+def test_an_empty_text_leaves_the_last_line_unchanged(event: events.Event) -> None:
     assert "Done." == fold(started(), turn(), events.MessageWritten(at=4, text="Done."), event).last_line
 
 
-def test_usage_replaces_and_a_cost_that_nobody_named_stays() -> None:
+def test_usage_replaces_and_an_unreported_cost_stays() -> None:
     session = fold(
         started(), events.UsageReported(at=3, input=10, cost_usd=0.5), events.UsageReported(at=4, input=30, output=2)
     )
@@ -382,13 +382,13 @@ def test_usage_replaces_and_a_cost_that_nobody_named_stays() -> None:
     assert (30, 2, 0.5) == (session.tokens.input, session.tokens.output, session.cost_usd)
 
 
-def test_a_session_is_renamed_and_forgotten_by_the_fleets_log() -> None:
+def test_a_session_is_renamed_and_removed_by_the_fleet_log() -> None:
     session = fold(events.SessionRenamed(at=1, session=ME, name="docs"), events.SessionForgotten(at=2, session=ME))
 
     assert ("docs", True) == (session.name, session.forgotten)
 
 
-def test_a_created_session_is_what_its_launch_says() -> None:
+def test_a_created_session_has_the_values_of_its_launch() -> None:
     launch = Launch(session=ME, name="docs", agent="scripted", mode=Mode.SDK, backend="scripted", wave=2, peers=3)
     session = created(launch, 7.0, "here")
 
@@ -407,7 +407,7 @@ def test_lost_hibernated_and_ended_are_the_states_without_an_agent() -> None:
     assert {S.LOST, S.HIBERNATED, S.ENDED} == set(SessionState) - ALIVE
 
 
-def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() -> None:
+def test_a_request_of_its_host_is_no_state_of_its_agent_and_still_needs_the_user() -> None:
     """Its queue goes on, and its own request is the one that it waits for."""
     own = events.RequestOpened(at=2.0, request=msgspec.structs.replace(asks(n=7).request, by_host=True))
     idle = fold(started(), own)
@@ -421,7 +421,7 @@ def test_what_its_host_asks_is_no_state_of_its_agent_and_still_needs_a_person() 
     assert (None, S.IDLE) == (need(aside), aside.state)
 
 
-def test_what_its_host_asks_outlives_a_turn_and_ends_with_the_agent() -> None:
+def test_a_request_of_its_host_outlives_a_turn_and_ends_with_the_agent() -> None:
     own = msgspec.structs.replace(asks(n=2).request, by_host=True)
     session = fold(started(), turn(), asks(n=1), events.RequestOpened(at=4.0, request=own), events.TurnEnded(at=5.0))
 

@@ -35,7 +35,7 @@ def signal(value: str, at: float) -> SignalSeen:
     ],
     ids=["ended", "failed", "interrupted", "viewed", "a further one", "it works again", "it asks", "no turn"],
 )
-def test_a_turn_that_ended_is_unviewed_until_a_person_looks(events: list[Event], is_unviewed: bool) -> None:
+def test_a_turn_that_ended_is_unviewed_until_the_user_views_it(events: list[Event], is_unviewed: bool) -> None:
     assert is_unviewed is fold(started(), *events).is_unviewed
 
 
@@ -78,7 +78,7 @@ def test_a_command_that_ended_in_a_shell_is_no_turn() -> None:
     assert not fold(*events, session=shell).is_unviewed
 
 
-def test_what_finished_sorts_right_below_what_asks_and_is_counted() -> None:
+def test_finished_sessions_sort_right_below_asking_ones_and_are_counted() -> None:
     finished = idle("finished", finished_at=NOW - 5)
     everybody = [
         working("working"),

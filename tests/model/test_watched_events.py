@@ -44,7 +44,7 @@ def test_a_turn_that_ended_and_a_request_that_waits_are_reported_once() -> None:
     assert [] == find_events(fleet(asking), fleet(asking), ())
 
 
-def test_nothing_is_reported_about_watchers_other_machines_and_what_an_agent_prompted() -> None:
+def test_nothing_is_reported_about_watchers_other_machines_and_prompts_of_agents() -> None:
     api = session("api", SessionState.WORKING)
 
     assert [] == find_events(fleet(api), fleet(ended(api)), ("api",))
@@ -54,7 +54,7 @@ def test_nothing_is_reported_about_watchers_other_machines_and_what_an_agent_pro
     assert [] == find_events(fleet(api), fleet(ended(api, mode=Mode.INTERPRETER)), ())
 
 
-def test_the_last_prompt_that_ended_says_who_prompted_whether_its_turn_failed_or_not() -> None:
+def test_the_last_prompt_that_ended_names_its_sender_whether_its_turn_failed_or_not() -> None:
     api = session("api", SessionState.WORKING)
     [user], [peer] = by(api, "user").receipts, by(api, "peer").receipts
     failed = msgspec.structs.replace(peer, state=ReceiptState.FAILED)
@@ -64,7 +64,7 @@ def test_the_last_prompt_that_ended_says_who_prompted_whether_its_turn_failed_or
         assert count == len(find_events(fleet(api), fleet(ended(api, receipts=receipts)), ())), receipts
 
 
-def test_nothing_is_reported_about_what_a_watcher_started_or_an_agent_prompted_as_if_it_were_a_person() -> None:
+def test_nothing_is_reported_about_prompts_of_watchers_or_agents_as_if_the_user_sent_them() -> None:
     watcher, actor = session("watch"), ActingAgent(session=session("watch").id)
     api = session("api", SessionState.WORKING)
     receipt = Receipt(id=ReceiptId("r1"), session=api.id, state=ReceiptState.FINISHED, by="user", actor=actor)
@@ -74,7 +74,7 @@ def test_nothing_is_reported_about_what_a_watcher_started_or_an_agent_prompted_a
     assert [] == find_events(fleet(watcher, started), fleet(watcher, ended(started)), ("watch",))
 
 
-def test_a_rule_takes_its_kinds_and_tags() -> None:
+def test_a_rule_filters_by_kinds_and_tags() -> None:
     event = WatchedEvent("turn-ended", session("api", tags=("web",)), "k")
 
     assert is_wanted(event, ("turn-ended",), ())
@@ -83,14 +83,14 @@ def test_a_rule_takes_its_kinds_and_tags() -> None:
     assert not is_wanted(event, ("turn-ended",), ("db",))
 
 
-def test_a_rule_sends_so_many_prompts_in_an_hour_and_in_all() -> None:
+def test_a_rule_has_a_limit_of_prompts_per_hour_and_in_total() -> None:
     assert may_send(sent(10, 20), 3, 100, NOW)
     assert not may_send(sent(10, 20, 30), 3, 100, NOW)
     assert may_send(sent(10, 20, 3601), 3, 100, NOW)
     assert not may_send(sent(7200, 7300), 3, 2, NOW)
 
 
-def test_a_watcher_that_works_or_asks_is_told_later() -> None:
+def test_a_watcher_that_works_or_asks_is_notified_later() -> None:
     assert is_ready(session("watch"))
     assert not is_ready(session("watch", in_turn=True))
     queued = Receipt(id=ReceiptId("r1"), session=session("watch").id, state=ReceiptState.QUEUED, by="peer")

@@ -40,7 +40,7 @@ def test_without_git_there_is_no_repository(repo: Repo, monkeypatch: pytest.Monk
         head(repo.folder)
 
 
-def test_a_repository_that_git_does_not_open_is_not_taken_for_none(repo: Repo) -> None:
+def test_a_repository_that_git_does_not_open_is_reported_as_one(repo: Repo) -> None:
     """Otherwise its tasks would work in the folder itself, unasked."""
     (repo.folder / ".git" / "config").write_text("nonsense [\n")
 
@@ -48,7 +48,9 @@ def test_a_repository_that_git_does_not_open_is_not_taken_for_none(repo: Repo) -
         repository(repo.folder)
 
 
-def test_variables_of_an_outer_git_are_not_used(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_a_surrounding_git_are_ignored(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a hook, or a rebase's `exec`."""
     other = Repo(tmp_path / "other")
     monkeypatch.setenv("GIT_DIR", str(other.folder / ".git"))
@@ -65,7 +67,7 @@ def planted(repo: Repo, mark: Path, *keys: str, at: Path | None = None) -> None:
 
 @pytest.mark.parametrize("name", ["x", "a.b", "a=b"])
 @pytest.mark.parametrize("what", ["clean", "smudge", "process"])
-def test_no_filter_that_a_repository_names_is_run(repo: Repo, tmp_path: Path, name: str, what: str) -> None:
+def test_no_filter_named_by_a_repository_runs(repo: Repo, tmp_path: Path, name: str, what: str) -> None:
     """Whatever works in it can write there; a filter that is required is not missed either."""
     mark = tmp_path / "ran"
     tree = Path(create(repo.folder, tmp_path / "trees" / "before", "plan/before").path)
@@ -84,7 +86,7 @@ def test_no_filter_that_a_repository_names_is_run(repo: Repo, tmp_path: Path, na
     assert not mark.exists()
 
 
-def test_no_program_that_would_watch_the_files_is_run(repo: Repo, tmp_path: Path) -> None:
+def test_no_program_that_watches_the_files_runs(repo: Repo, tmp_path: Path) -> None:
     mark, program = tmp_path / "ran", tmp_path / "watch"
     program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
     program.chmod(0o755)
@@ -119,7 +121,7 @@ def test_a_submodule_is_not_entered_and_its_filters_do_not_run(repo: Repo, tmp_p
     assert not mark.exists()
 
 
-def test_no_program_that_would_check_signatures_is_run(repo: Repo, tmp_path: Path) -> None:
+def test_no_program_that_checks_signatures_runs(repo: Repo, tmp_path: Path) -> None:
     mark, program = tmp_path / "ran", tmp_path / "gpg"
     program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
     program.chmod(0o755)
@@ -133,7 +135,7 @@ def test_no_program_that_would_check_signatures_is_run(repo: Repo, tmp_path: Pat
     assert not mark.exists()
 
 
-def test_a_filter_of_the_persons_own_config_runs_as_their_git_runs_it(repo: Repo, tmp_path: Path) -> None:
+def test_a_filter_of_the_users_own_config_runs_as_in_their_git(repo: Repo, tmp_path: Path) -> None:
     """As Git LFS; what the repository says of one of the same name does not count."""
     mark = tmp_path / "ran"
     (tmp_path / ".gitconfig").write_text('[filter "x"]\n\tclean = tr a-z A-Z\n')
@@ -145,7 +147,7 @@ def test_a_filter_of_the_persons_own_config_runs_as_their_git_runs_it(repo: Repo
     assert not mark.exists()
 
 
-def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_its_config_names(repo: Repo, tmp_path: Path) -> None:
+def test_missing_objects_are_not_fetched_by_a_program_that_the_config_names(repo: Repo, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     blob = repo.git("rev-parse", "HEAD:file0.txt")
     for key, value in {
@@ -165,7 +167,7 @@ def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_its_config_nam
     assert not mark.exists()
 
 
-def test_a_process_that_a_hook_leaves_behind_is_not_waited_for(repo: Repo, tmp_path: Path) -> None:
+def test_a_process_left_by_a_hook_is_not_waited_for(repo: Repo, tmp_path: Path) -> None:
     hook = repo.folder / ".git" / "hooks" / "post-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! >{tmp_path}/pid\n")

@@ -35,7 +35,7 @@ def refs(repo: Repo, store: Path) -> str:
     return repo.git("for-each-ref", at=store)
 
 
-def test_only_what_is_missing_is_sent_and_no_ref_changes(repo: Repo, store: Path, tmp_path: Path) -> None:
+def test_only_missing_objects_are_sent_and_no_ref_changes(repo: Repo, store: Path, tmp_path: Path) -> None:
     first, before = repo.git("rev-parse", "HEAD~2"), refs(repo, store)
     build_pack(at(repo), [repo.head], (first, "f" * 40), tmp_path / "thin")
     read_pack(store, [repo.head], tmp_path / "thin", trusted=False, limit_bytes=LIMIT)

@@ -39,7 +39,7 @@ def changed(trees: TurnTrees) -> list[str]:
     return names(trees, turn.before, turn.after)
 
 
-def test_what_a_turn_changed_is_known_file_by_file(repo: Repo, trees: TurnTrees) -> None:
+def test_the_changes_of_a_turn_are_known_file_by_file(repo: Repo, trees: TurnTrees) -> None:
     repo.commit("src/kept.py")
     repo.commit("src/gone.py")
     assert 1 == trees.begin(repo.folder / "src")
@@ -52,7 +52,7 @@ def test_what_a_turn_changed_is_known_file_by_file(repo: Repo, trees: TurnTrees)
     assert sorted(["file0.txt", "src/gone.py", "link", ODD]) == changed(trees)
 
 
-def test_what_a_person_changed_between_two_turns_belongs_to_neither(repo: Repo, trees: TurnTrees) -> None:
+def test_changes_of_the_user_between_two_turns_belong_to_neither(repo: Repo, trees: TurnTrees) -> None:
     trees.end(repo.folder, trees.begin(repo.folder) or 0)
     (repo.folder / "mine.txt").write_text("by hand\n")
     second = trees.begin(repo.folder) or 0
@@ -150,7 +150,7 @@ def test_a_store_that_git_has_begun_to_create_has_no_turns_and_the_next_one_comp
     assert [1] == [turn.number for turn in trees.turns()]
 
 
-def test_an_unknown_turn_is_refused_with_those_that_are_known(repo: Repo, trees: TurnTrees) -> None:
+def test_an_unknown_turn_is_refused_with_the_known_ones(repo: Repo, trees: TurnTrees) -> None:
     trees.begin(repo.folder)
 
     with pytest.raises(NotFoundError, match=r"The files of turn 7 are unknown: the stored turns are 1 to 1\."):
@@ -250,7 +250,7 @@ def test_old_turns_are_dropped_with_their_objects(repo: Repo, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_a_turn_did_is_undone_and_done_again_byte_by_byte(repo: Repo, trees: TurnTrees, seed: int) -> None:
+def test_any_turn_is_undone_and_redone_byte_by_byte(repo: Repo, trees: TurnTrees, seed: int) -> None:
     chance = random.Random(seed)
     tops = [repo.folder / name for name in ("a", "b/c", "b/d/e", ODD, "f")]
 
@@ -282,7 +282,7 @@ def test_whatever_a_turn_did_is_undone_and_done_again_byte_by_byte(repo: Repo, t
     assert done == state(repo.folder)
 
 
-def test_a_submodule_is_left_out_and_so_is_what_only_head_has(repo: Repo, trees: TurnTrees, tmp_path: Path) -> None:
+def test_a_submodule_and_a_file_that_only_head_has_are_left_out(repo: Repo, trees: TurnTrees, tmp_path: Path) -> None:
     other = Repo(tmp_path / "other")
     repo.git("submodule", "--quiet", "add", str(other.folder), "inner")
     repo.git("commit", "--quiet", "-m", "add inner")

@@ -26,7 +26,7 @@ def shown(fleet: Fleet, now: float) -> dict[SessionId, Session]:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_clock_that_jumps_loses_nobody_and_ends_nothing(jump: float) -> None:
+def test_a_clock_that_jumps_loses_no_session_and_ends_none(jump: float) -> None:
     before, after = shown(crew(), NOW), shown(crew(), NOW + jump)
 
     assert before
@@ -36,7 +36,7 @@ def test_a_clock_that_jumps_loses_nobody_and_ends_nothing(jump: float) -> None:
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-def test_what_is_kept_by_the_clock_is_as_old_as_it_was(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_age_of_stored_files_is_unchanged_by_the_clock(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_policy, "_steady", lambda: 50.0)
     clock = MonotonicAge()
     used_at = time.time() - 60
@@ -46,5 +46,5 @@ def test_what_is_kept_by_the_clock_is_as_old_as_it_was(jump: float, monkeypatch:
     assert 60.0 == pytest.approx(later - clock.at("used", used_at, later))
 
 
-def test_what_lies_ahead_is_no_age_below_nothing() -> None:
+def test_a_future_time_gives_no_negative_age() -> None:
     assert "0s" == age(-HOUR)

@@ -46,7 +46,7 @@ def only(dashboard: Dashboard, number: int) -> None:
     dashboard.shows(f"▌ ◆ asking ×2   e{number:02}")
 
 
-def test_names_outputs_and_errors_are_shown_and_do_nothing(home: Home, numbers: dict[str, int]) -> None:
+def test_names_outputs_and_errors_are_shown_without_effect(home: Home, numbers: dict[str, int]) -> None:
     """In the list, in every preview, and on cards."""
     with Dashboard(home, columns=150, rows=45) as dashboard:
         dashboard.shows("66 sessions", "66 pending requests")
@@ -105,7 +105,9 @@ def test_a_hostile_name_is_only_a_name_in_every_dialog(home: Home, numbers: dict
 
 
 @pytest.mark.parametrize(("name", "literal"), [("click", "click-me[/]"), ("closing", "[/foo]")])
-def test_a_palette_of_hostile_lines_is_a_list(home: Home, numbers: dict[str, int], name: str, literal: str) -> None:
+def test_a_palette_full_of_hostile_lines_is_only_a_list(
+    home: Home, numbers: dict[str, int], name: str, literal: str
+) -> None:
     """It shows what a session said last below its name."""
     number = numbers[name]
     with Dashboard(home, columns=160, rows=50) as dashboard:
@@ -118,7 +120,7 @@ def test_a_palette_of_hostile_lines_is_a_list(home: Home, numbers: dict[str, int
         assert [] == harm(dashboard)
 
 
-def test_what_a_real_agent_says_does_nothing_either(home: Home) -> None:
+def test_output_of_a_real_agent_has_no_effect_either(home: Home) -> None:
     """Through the script, the host, its socket and its log."""
     lines = [payload.replace("\n", " ") for payload in PAYLOADS.values() if "\n" not in payload.strip()]
     script = "\n".join(f"say {line}" for line in lines) + f"\nask {''.join(ACTING.values()).replace(chr(13), '')}"
@@ -147,7 +149,7 @@ def printer(home: Home) -> SessionId:
     return home.start("printer", agent="", mode=Mode.TMUX, argv=(sys.executable, "-c", program))
 
 
-def test_what_a_terminal_program_prints_does_nothing_in_preview_and_focus(home: Home, printer: SessionId) -> None:
+def test_output_of_a_terminal_program_has_no_effect_in_preview_and_focus(home: Home, printer: SessionId) -> None:
     with Dashboard(home, columns=160, rows=50) as dashboard:
         dashboard.shows("all-said")
         dashboard.send(b"\r")
@@ -159,7 +161,7 @@ def test_what_a_terminal_program_prints_does_nothing_in_preview_and_focus(home: 
         assert 0 == dashboard.quit()
 
 
-def test_the_terminal_says_its_size_and_not_what_a_shell_once_exported(home: Home) -> None:
+def test_the_size_is_that_of_the_terminal_and_not_of_exported_variables(home: Home) -> None:
     with Dashboard(home, columns=130, rows=36, environment={"COLUMNS": "80", "LINES": "24"}) as dashboard:
         dashboard.shows("n new", "q quit")
         assert "q quit" in dashboard.screen.split("\n")[35]

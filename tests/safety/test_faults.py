@@ -121,7 +121,7 @@ def test_without_its_host_a_terminal_is_unsure_and_never_idle(home: Home) -> Non
         becomes(dashboard, "terminal", "finished")
 
 
-def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -> None:
+def test_a_killed_tmux_server_ends_only_the_terminals(home: Home) -> None:
     structured = home.start("structured", "say One.")
     terminals = [cat(home, f"terminal-{number}") for number in range(3)]
     with Dashboard(home) as dashboard:
@@ -140,7 +140,7 @@ def test_a_killed_tmux_server_takes_the_terminals_and_nothing_else(home: Home) -
         until(lambda: any(SessionState.LOST is not home.session(terminal).state for terminal in terminals))
 
 
-def test_sockets_that_a_crash_left_stop_nobody(home: Home) -> None:
+def test_sockets_left_by_a_crash_block_no_start(home: Home) -> None:
     for path in (home.paths.tmux_socket, home.paths.tmux_host_socket):
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(path))
@@ -161,7 +161,7 @@ TORN = [
 ]
 
 
-def test_torn_and_foreign_lines_in_a_log_are_passed_over(home: Home) -> None:
+def test_incomplete_and_foreign_lines_in_a_log_are_skipped(home: Home) -> None:
     session = home.start("torn", "say One.")
     with Dashboard(home) as dashboard:
         dashboard.shows("1 finished")
@@ -175,7 +175,7 @@ def test_torn_and_foreign_lines_in_a_log_are_passed_over(home: Home) -> None:
         assert [f"After {n}." for n in range(len(TORN))] == [m.text for m in home.facts(MessageWritten, session)][1:]
 
 
-def test_a_fleet_log_with_torn_lines_still_tells_of_every_session(home: Home) -> None:
+def test_a_fleet_log_with_incomplete_lines_still_lists_every_session(home: Home) -> None:
     home.start("before")
     with home.paths.fleet_log.open("ab") as log:
         log.write(TORN[0])
@@ -188,7 +188,7 @@ def test_a_fleet_log_with_torn_lines_still_tells_of_every_session(home: Home) ->
         dashboard.shows("3 sessions", "later")
 
 
-def test_a_session_whose_folder_vanishes_ends_no_dashboard(home: Home) -> None:
+def test_a_deleted_session_folder_ends_no_dashboard(home: Home) -> None:
     gone, stays = home.start("gone", "say One."), home.start("stays", "say Two.")
     with Dashboard(home) as dashboard:
         dashboard.shows("2 finished")
@@ -234,7 +234,7 @@ def small_disk(home: Home) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(disk)], check=True, capture_output=True)
 
 
-def test_on_a_full_disk_nobody_is_idle_and_live_control_goes_on(home: Home, small_disk: Path) -> None:
+def test_on_a_full_disk_no_session_is_idle_and_live_control_continues(home: Home, small_disk: Path) -> None:
     session = home.start("worker", "say One.")
     with Dashboard(home) as dashboard:
         dashboard.shows("1 finished")
@@ -257,7 +257,7 @@ def test_on_a_full_disk_nobody_is_idle_and_live_control_goes_on(home: Home, smal
         dashboard.shows("Written later.")
 
 
-def test_on_a_read_only_file_system_nobody_is_idle_and_live_control_goes_on(home: Home, small_disk: Path) -> None:
+def test_on_a_read_only_file_system_no_session_is_idle_and_live_control_continues(home: Home, small_disk: Path) -> None:
     """As where the kernel turned a broken disk read-only; what is said to a session meanwhile is written later."""
     session = home.start("worker", "say One.")
     with Dashboard(home) as dashboard:
@@ -301,7 +301,7 @@ def fake_tmux(folder: Path, says: str) -> None:
     [("", ("'tmux' is not installed", "Install tmux 3.2")), ("tmux 2.6", ("tmux 2.6 is too old", "3.2 or newer"))],
     ids=["missing", "old"],
 )
-def test_without_a_usable_tmux_structured_sessions_work_and_the_rest_says_what_is_missing(
+def test_without_a_usable_tmux_structured_sessions_work_and_the_rest_reports_it_missing(
     home: Home, bare: Path, says: str, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if says:
@@ -343,7 +343,7 @@ def colours(dashboard: Dashboard) -> str:
     return until(lambda: ground if (ground := dashboard.ground(2, 20)) != "default" else "", what="the list's ground")
 
 
-def test_a_config_that_breaks_while_it_is_open_is_told_and_the_last_good_one_stays(home: Home) -> None:
+def test_a_config_that_breaks_while_it_is_open_is_reported_and_the_last_good_one_stays(home: Home) -> None:
     home.start("worker")
     home.paths.config.mkdir(mode=0o700)
     config = home.paths.config_file
@@ -365,7 +365,7 @@ def test_a_config_that_breaks_while_it_is_open_is_told_and_the_last_good_one_sta
         until(lambda: colours(dashboard) == before)
 
 
-def test_a_theme_that_breaks_while_it_is_shown_is_told_and_stays_as_it_was(home: Home) -> None:
+def test_a_theme_that_breaks_while_it_is_shown_is_reported_and_stays_as_it_was(home: Home) -> None:
     home.start("worker")
     home.paths.themes.mkdir(parents=True, mode=0o700)
     mine = home.paths.themes / "mine.toml"
@@ -404,7 +404,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("place", PATHS)
-def test_wherever_it_opens_it_can_be_read_and_left(home: Home, place: str) -> None:
+def test_the_dashboard_can_be_read_and_left_on_any_terminal_that_it_opens_on(home: Home, place: str) -> None:
     variables, columns, rows, told = PATHS[place]
     home.start("worker", "say One.")
     with Dashboard(home, environment=variables, columns=columns, rows=rows) as dashboard:
@@ -433,7 +433,7 @@ def test_a_window_that_is_too_small_can_be_left(home: Home) -> None:
         assert 0 == dashboard.quit()
 
 
-def test_a_window_that_was_too_small_for_a_while_loses_nothing_that_was_typed(home: Home) -> None:
+def test_a_window_that_was_too_small_for_a_while_keeps_the_typed_text(home: Home) -> None:
     home.start("worker", "say One.")
     with Dashboard(home, columns=100, rows=30) as dashboard:
         dashboard.shows("worker", "finished")

@@ -85,7 +85,7 @@ def closed(dashboard: Dashboard) -> None:
     until(is_gone, LIMIT_S)
 
 
-def test_typing_in_the_list_answers_nothing(home: Home, askers: list[SessionId]) -> None:
+def test_typing_in_the_list_answers_no_request(home: Home, askers: list[SessionId]) -> None:
     with Dashboard(home) as dashboard:
         dashboard.shows("3 finished")
         type_while_they_ask(home, dashboard, askers)
@@ -94,7 +94,7 @@ def test_typing_in_the_list_answers_nothing(home: Home, askers: list[SessionId])
         assert [] == answers(home, askers)
 
 
-def test_typing_in_a_prompt_box_stays_there_and_answers_nothing(home: Home, askers: list[SessionId]) -> None:
+def test_typing_in_a_prompt_box_stays_there_and_answers_no_request(home: Home, askers: list[SessionId]) -> None:
     with Dashboard(home) as dashboard:
         dashboard.shows("3 finished")
         dashboard.send(b"\r")
@@ -109,7 +109,7 @@ def test_typing_in_a_prompt_box_stays_there_and_answers_nothing(home: Home, aske
         assert [] == answers(home, askers)
 
 
-def test_somebody_who_types_on_when_the_card_comes_answers_nothing(home: Home, askers: list[SessionId]) -> None:
+def test_typing_while_a_card_opens_answers_no_request(home: Home, askers: list[SessionId]) -> None:
     with Dashboard(home) as dashboard:
         all_ask(home, dashboard, askers)
         for _ in range(ATTEMPTS):
@@ -126,7 +126,9 @@ def test_somebody_who_types_on_when_the_card_comes_answers_nothing(home: Home, a
         until(lambda: answers(home, askers))
 
 
-def test_a_key_pressed_while_the_card_says_wait_is_never_an_answer(home: Home, askers: list[SessionId]) -> None:
+def test_a_key_pressed_while_the_card_is_not_ready_is_no_answer_however_late_it_is_read(
+    home: Home, askers: list[SessionId]
+) -> None:
     """A machine that was busy, swapping or asleep: what counts is what the person saw when they pressed the key."""
     with Dashboard(home) as dashboard:
         all_ask(home, dashboard, askers)

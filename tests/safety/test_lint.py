@@ -14,13 +14,13 @@ def name_of(lint: Lint) -> str:
 
 
 @pytest.mark.parametrize("lint", LINTS, ids=name_of)
-def test_nowhere_in_kasmon(lint: Lint) -> None:
+def test_no_module_of_kasmon_breaks_a_rule(lint: Lint) -> None:
     findings = [f"{name}:{line}: {why}" for name, tree in modules().items() for line, why in lint(tree, name)]
 
     assert [] == findings
 
 
-def test_whatever_is_excused_is_there() -> None:
+def test_every_excused_function_exists() -> None:
     """A name that is gone would excuse the next thing that is called so."""
     known = {(name, function) for name, tree in modules().items() for function in functions(tree).values()}
 
@@ -76,7 +76,7 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("lint", "planted"), PLANTED, ids=[f"{lint.__name__}: {text}" for lint, text in PLANTED])
-def test_what_is_planted_is_found(lint: Lint, planted: str) -> None:
+def test_a_planted_fault_is_found(lint: Lint, planted: str) -> None:
     assert [*lint(ast.parse(planted), "kasmon/tui/planted.py")]
 
 
@@ -96,5 +96,5 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("lint", "text"), HARMLESS, ids=[f"{lint.__name__}: {text}" for lint, text in HARMLESS])
-def test_what_is_harmless_is_left_alone(lint: Lint, text: str) -> None:
+def test_harmless_code_is_accepted(lint: Lint, text: str) -> None:
     assert [] == [*lint(ast.parse(text), "kasmon/tui/harmless.py")]

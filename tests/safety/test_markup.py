@@ -143,7 +143,7 @@ class Stage:
         self.app.call_later(self.app.permissions.open_list)
 
 
-async def test_nothing_hostile_is_markup_anywhere() -> None:
+async def test_no_hostile_text_is_markup_anywhere() -> None:
     stage = Stage(WORST, asks=False)
     async with stage.app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.pause()
@@ -154,14 +154,14 @@ async def test_nothing_hostile_is_markup_anywhere() -> None:
         assert set() == stage.clickable()
 
 
-async def test_nothing_hostile_is_markup_on_a_card() -> None:
+async def test_no_hostile_text_is_markup_on_a_card() -> None:
     stage = Stage(WORST, asks=True)
     async with run_app(stage.app, notifications=True) as pilot:
         stage.app.permissions.open()
         await stage.visit(pilot, CARD, stage.to_card)
 
 
-async def test_nothing_visible_is_markup_where_a_request_is_edited() -> None:
+async def test_no_visible_text_is_markup_where_a_request_is_edited() -> None:
     """One with hidden characters cannot be edited."""
     stage = Stage(" ".join(MARKUP.values()), asks=True)
     async with run_app(stage.app, notifications=True) as pilot:
@@ -169,7 +169,7 @@ async def test_nothing_visible_is_markup_where_a_request_is_edited() -> None:
         await stage.visit(pilot, {"edit": ("end e", "review changes")}, stage.to_card)
 
 
-async def test_what_looks_like_markup_is_shown_as_it_is() -> None:
+async def test_text_that_resembles_markup_is_shown_unchanged() -> None:
     stage = Stage(MARKUP["click"], asks=False)
     async with stage.app.run_test(size=(160, 40), notifications=True) as pilot:
         await pilot.pause()

@@ -411,7 +411,7 @@ def test_docstrings_and_comments_are_in_plain_english() -> None:
     assert [] == [(where, *each) for where, source in sources().items() for each in dialect(prose(source))]
 
 
-def test_the_texts_of_the_interface_and_the_documents_are_in_plain_english() -> None:
+def test_the_texts_of_the_interface_and_of_the_documents_are_in_plain_english() -> None:
     own = {where: source for where, source in sources().items() if not where.startswith("bench/")}  # imitates agents
     assert [] == [(where, *each) for where, source in own.items() for each in dialect(texts(source))]
     assert {} == {where: found for where, text in pages().items() if (found := dialect([(0, text)]))}
@@ -498,7 +498,7 @@ def test_a_class_and_a_type_alias_have_a_name_of_their_own() -> None:
         ("_Row = int\nROW = 1\nrow = 2", []),
     ],
 )
-def test_an_alias_is_found_and_a_type_variable_is_none(source: str, found: list[str]) -> None:
+def test_an_alias_is_found_and_a_type_variable_is_not(source: str, found: list[str]) -> None:
     assert found == [named.name for named in aliases({"x.py": source})]
 
 
@@ -516,7 +516,7 @@ def test_a_folder_has_as_many_files_as_a_reader_takes_in() -> None:
     assert sorted(NOT_SPLIT) == crowded(modules())
 
 
-def test_a_prefix_that_three_modules_share_is_a_folder() -> None:
+def test_three_modules_with_a_common_prefix_are_in_a_folder_of_that_name() -> None:
     assert sorted(PREFIXES) == prefixes(modules())
 
 
@@ -538,7 +538,7 @@ def test_a_name_in_a_map_is_found_beside_it_or_above(text: str, found: list[str]
     assert [("a/__init__.py", name) for name in found] == lost(files)
 
 
-def test_no_exception_outlives_its_reason() -> None:
+def test_no_exception_is_obsolete() -> None:
     maps = [source for where, source in sources().items() if where.endswith("__init__.py")]
     assert [] == [name for name in NO_MODULES if not any(f"`{name}`" in source for source in maps)]
     ends = {words(named.name)[-1] for named in modules() if words(named.name)}
@@ -561,7 +561,7 @@ def test_a_banned_word_is_found_anywhere_in_a_name(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["Handler", "Farm", "Password", "roommate", "always", "LostSession", "PromptBox", "Sandbox"]
 )
-def test_a_banned_word_within_a_longer_word_is_none(name: str) -> None:
+def test_a_banned_word_within_a_longer_word_is_allowed(name: str) -> None:
     assert [] == banned([Named(name, "x.py")])
 
 
@@ -576,7 +576,7 @@ def test_a_banned_word_within_a_longer_word_is_none(name: str) -> None:
         ("known_agents", 0),
     ],
 )
-def test_a_participle_is_told_from_a_standard_noun(name: str, found: int) -> None:
+def test_a_participle_is_distinguished_from_a_standard_noun(name: str, found: int) -> None:
     assert found == len(participles([Named(name, "x.py")]))
 
 

@@ -99,7 +99,7 @@ async def answered(env: Env, *decisions: Decision, digest: str = "") -> tuple[li
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_an_answer_to_another_text_reaches_nobody(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_an_answer_to_another_text_reaches_no_agent(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         checked = RequestRegistry.require_answerable
 
@@ -115,7 +115,7 @@ def test_an_answer_to_another_text_reaches_nobody(env: Env, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_of_two_answers_one_is_heard(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_one_of_two_answers_is_accepted(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         checked, kept = RequestRegistry.require_answerable, dict[str, Any]()
 
@@ -137,7 +137,7 @@ def test_of_two_answers_one_is_heard(env: Env, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-async def test_a_key_that_comes_with_the_card_is_no_answer(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+async def test_a_key_pressed_as_the_card_opens_is_no_answer(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         monkeypatch.setattr(queue, "DEAF_S", 0.0)
         monkeypatch.setattr(queue, "SILENCE_S", 0.0)
@@ -183,7 +183,7 @@ def title_of(server: TmuxServer) -> str:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_text_is_whole_without_a_locale(tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_a_text_is_preserved_without_a_locale(tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """The guard is `-u`."""
     if not guarded:
         run = subprocess.run
@@ -193,7 +193,9 @@ def test_a_text_is_whole_without_a_locale(tmux: TmuxServer, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_word_that_looks_like_a_flag_is_not(tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_a_prompt_that_looks_like_a_flag_is_text(
+    tmux: TmuxServer, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     """The guard is `--`. Without it, tmux takes `-e` for its own, and the session gets a variable."""
     if not guarded:
         run = subprocess.run
@@ -209,7 +211,7 @@ def test_a_word_that_looks_like_a_flag_is_not(tmux: TmuxServer, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_an_id_that_is_a_path_starts_no_host(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     """A folder beside the state's own, with a launch file in it, is no session."""
     outside = env.paths.state / "outside"
     outside.mkdir(mode=0o700)
@@ -230,7 +232,7 @@ def test_an_id_that_is_a_path_starts_nothing(env: Env, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("bad", ["../outside", "/etc", ".", "..", "-rf", "a/b", "A B", "x" * 65, "nüll", ""])
-def test_a_host_of_what_is_no_id_leaves_at_once(
+def test_a_host_of_an_invalid_id_exits_at_once(
     env: Env, bad: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in env.paths.environment_variables().items():
@@ -262,7 +264,7 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_all_that_kasmon_makes_is_this_users_alone(home: Home) -> None:
+def test_every_file_of_kasmon_is_private_to_its_user(home: Home) -> None:
     home.start("talker", "say hello\nask ls", environment=("TOKEN=x",))
     home.start("printer", agent="", mode=Mode.TMUX, argv=("cat",))
     environment = {**os.environ, **home.variables}
@@ -287,7 +289,9 @@ def _with_any_mode(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("open_umask")
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize(("made", "mode"), [("a log", 0o600), ("a session's folder", 0o700), ("a socket", 0o600)])
-def test_each_of_them_is_made_so(monkeypatch: pytest.MonkeyPatch, made: str, mode: int, guarded: bool) -> None:
+def test_every_function_that_makes_a_file_sets_its_mode(
+    monkeypatch: pytest.MonkeyPatch, made: str, mode: int, guarded: bool
+) -> None:
     folder = Path(tempfile.mkdtemp(prefix="kss-", dir="/tmp"))
     for above in (folder / "s", folder / "s" / "kasmon", folder / "s" / "kasmon" / "sessions"):
         above.mkdir(mode=0o700)
@@ -359,7 +363,7 @@ FOLDERS = {
 
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize("flaw", FOLDERS)
-def test_a_folder_that_is_not_ours_alone_is_not_used(
+def test_a_folder_that_others_can_write_to_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flaw: str, guarded: bool
 ) -> None:
     make, blind = FOLDERS[flaw]
@@ -410,7 +414,7 @@ BROUGHT: dict[str, tuple[Any, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize("change", BROUGHT)
-def test_what_a_repository_brings_along_counts_only_as_it_was_trusted(
+def test_a_config_in_a_repository_applies_only_as_it_was_trusted(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, guarded: bool
 ) -> None:
     make, tells = BROUGHT[change]
@@ -453,7 +457,9 @@ class _Backwards(deque[Any]):
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_facts_that_wait_for_the_disk_go_in_order(env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_events_that_wait_for_the_disk_are_written_in_order(
+    env: Env, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     if not guarded:
         monkeypatch.setattr(book_module, "deque", _Backwards)
     launch = env.wants(backend="fake")

@@ -14,16 +14,16 @@ FAULTS = [f"F{number}" for number in range(1, 30) if number not in (19, 20)]
 """Without those of a bus between machines, which kasmon does not have."""
 GUARDS = {
     "the paste guard": "tests/tmux/test_paste.py::test_without_the_guard_the_server_dies",
-    "the digest": "tests/safety/test_pins.py::test_an_answer_to_another_text_reaches_nobody",
-    "the deaf period": "tests/safety/test_pins.py::test_a_key_that_comes_with_the_card_is_no_answer",
-    "paths stay inside": "tests/safety/test_pins.py::test_an_id_that_is_a_path_starts_nothing",
-    "modes of files": "tests/safety/test_pins.py::test_each_of_them_is_made_so",
+    "the digest": "tests/safety/test_pins.py::test_an_answer_to_another_text_reaches_no_agent",
+    "the deaf period": "tests/safety/test_pins.py::test_a_key_pressed_as_the_card_opens_is_no_answer",
+    "paths stay inside": "tests/safety/test_pins.py::test_an_id_that_is_a_path_starts_no_host",
+    "modes of files": "tests/safety/test_pins.py::test_every_function_that_makes_a_file_sets_its_mode",
     "redaction": "tests/safety/test_pins.py::test_a_secret_is_not_on_the_card",
     "`##`": "tests/tmux/test_hostile.py::test_without_the_escape_a_name_would_be_run",
-    "`tmux -u`": "tests/safety/test_pins.py::test_a_text_is_whole_without_a_locale",
-    "`--` before words": "tests/safety/test_pins.py::test_a_word_that_looks_like_a_flag_is_not",
-    "one answer counts": "tests/safety/test_pins.py::test_of_two_answers_one_is_heard",
-    "facts leave in order": "tests/safety/test_pins.py::test_facts_that_wait_for_the_disk_go_in_order",
+    "`tmux -u`": "tests/safety/test_pins.py::test_a_text_is_preserved_without_a_locale",
+    "`--` before words": "tests/safety/test_pins.py::test_a_prompt_that_looks_like_a_flag_is_text",
+    "one answer counts": "tests/safety/test_pins.py::test_one_of_two_answers_is_accepted",
+    "facts leave in order": "tests/safety/test_pins.py::test_events_that_wait_for_the_disk_are_written_in_order",
 }
 """Guards that must never rot -> the test in which each is taken out, and the attack gets through."""
 
@@ -41,7 +41,7 @@ def known_in(path: str) -> set[str]:
 
 
 @pytest.mark.parametrize("paper", ["docs/promises.md", "SECURITY.md"])
-def test_every_test_that_is_named_is_there(paper: str) -> None:
+def test_every_named_test_exists(paper: str) -> None:
     said = named((ROOT / paper).read_text())
 
     assert said
@@ -64,7 +64,7 @@ def test_each_threat_and_each_fault_has_a_line_with_a_test(mark: str) -> None:
 
 
 @pytest.mark.parametrize("guard", GUARDS)
-def test_each_guard_has_a_test_that_takes_it_out(guard: str) -> None:
+def test_each_guard_has_a_test_that_disables_it(guard: str) -> None:
     path, _, name = GUARDS[guard].partition("::")
 
     assert name in known_in(path)

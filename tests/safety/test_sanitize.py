@@ -110,7 +110,7 @@ def test_an_escape_sequence_goes_with_its_payload(foreign: str, harmless: str) -
     assert harmless.replace("\n", " ") == clean_line(foreign)
 
 
-def test_no_character_alone_comes_through_that_acts_or_is_invisible() -> None:
+def test_no_single_control_or_invisible_character_is_kept() -> None:
     """Every code point, so that a new Python's Unicode tables find what ours lack."""
     alive = [c for c in map(chr, range(0x100)) if is_forbidden(clean_block(c)[:1] or " ")]
     for start in range(0x100, sys.maxunicode + 1, 0x100):  # each in a line of its own
@@ -120,7 +120,7 @@ def test_no_character_alone_comes_through_that_acts_or_is_invisible() -> None:
 
 
 @pytest.mark.parametrize("character", [*BIDI_CONTROL, *ZERO_WIDTH, *TAGS, "\ud800", "\ufdd0", "\U0001ffff"], ids=ascii)
-def test_what_is_invisible_leaves_a_mark(character: str) -> None:
+def test_an_invisible_character_leaves_a_mark(character: str) -> None:
     assert "1\ufffd2" == clean_line(f"1{character}2") == clean_block(f"1{character}2")
 
 
@@ -144,7 +144,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
-def test_an_invisible_character_that_its_script_writes_stays_and_is_named_on_a_card(text: str) -> None:
+def test_an_invisible_character_of_its_script_is_kept_and_named_on_a_card(text: str) -> None:
     assert text == clean_line(text) == clean_block(text)
     assert has_hidden(text)
     assert not {"\u200c", "\u200d", "\u200e", "\u200f", "\u00ad"} & set(visible(text))
@@ -170,7 +170,7 @@ def test_an_invisible_character_that_its_script_writes_stays_and_is_named_on_a_c
     ],
     ids=ascii,
 )
-def test_an_invisible_character_where_no_script_writes_it_leaves_a_mark(text: str) -> None:
+def test_an_invisible_character_outside_its_script_leaves_a_mark(text: str) -> None:
     assert "\ufffd" in clean_line(text)
     assert "\ufffd" in clean_block(text)
 
@@ -215,7 +215,7 @@ TEXT = st.text(
 @example("🙂\x00\u200d\x00🙂")
 @example("\x1b\x1b[\x9b\x1b]")
 @example("¼\u00adA")
-def test_cleaning_again_changes_nothing_and_nothing_forbidden_is_left(text: str) -> None:
+def test_cleaning_is_idempotent_and_removes_all_forbidden_characters(text: str) -> None:
     for clean in (clean_line, clean_block):
         once = clean(text)
 
@@ -245,12 +245,12 @@ def test_two_different_texts_never_look_equal(one: str, other: str) -> None:
 
 
 @given(TEXT)
-def test_what_is_shown_can_be_seen(text: str) -> None:
+def test_shown_text_is_visible(text: str) -> None:
     assert [] == [c for c in visible(text) if c != "\n" and not c.isprintable()]
     assert visible(text).strip("\n ") == visible(text).lstrip(" ")
 
 
-def test_hidden_characters_are_named_where_they_stand() -> None:
+def test_hidden_characters_are_named_at_their_position() -> None:
     assert "rm ⟨U+202E⟩dliub⟨U+200B⟩ ⟨U+001B⟩[8m" == visible("rm \u202edliub\u200b \x1b[8m")
     assert "␤make␉all␠\ndone␍␤" == visible("\nmake\tall \ndone\r\n")
 
@@ -258,7 +258,7 @@ def test_hidden_characters_are_named_where_they_stand() -> None:
 @pytest.mark.parametrize(
     "text", [*(f"a{c}b" for c in (*BIDI_CONTROL, *FILLERS, *ZERO_WIDTH, *TAGS)), "\x1b[8m", "a\rb"]
 )
-def test_hidden_characters_are_told(text: str) -> None:
+def test_hidden_characters_are_reported(text: str) -> None:
     assert has_hidden(text)
 
 
@@ -285,7 +285,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize(("before", "secret"), SECRETS.values(), ids=SECRETS)
-def test_a_token_is_hidden_by_its_shape(before: str, secret: str) -> None:
+def test_a_token_is_hidden_by_its_format(before: str, secret: str) -> None:
     shown, count = redact(f"curl -H '{before}{secret}' example.org\n")
 
     assert f"curl -H '{before}⟨hidden: {len(secret)} characters⟩' example.org␤" == shown
@@ -310,7 +310,7 @@ def test_no_command_hides_behind_the_shape_of_a_secret() -> None:
             assert visible(evil.strip()) in redact(shape + evil + " ")[0]
 
 
-def test_known_values_are_hidden_wherever_they_stand() -> None:
+def test_known_values_are_hidden_anywhere() -> None:
     shown, count = redact(
         "deploy --key hunter2hunter2 --again hunter2 --to prod", secret_values=["hunter2", "hunter2hunter2", "prod"]
     )
@@ -319,7 +319,7 @@ def test_known_values_are_hidden_wherever_they_stand() -> None:
     assert 2 == count
 
 
-def test_what_a_host_has_hidden_is_shown_as_it_wrote_it_and_counts() -> None:
+def test_a_mark_of_a_host_is_shown_unchanged_and_counted() -> None:
     """No agent can write that: see tests/host/journal/test_redaction.py."""
     mark, key = "⟨hidden: 40 characters⟩", "sk-" + "a" * 30
 
@@ -330,12 +330,12 @@ def test_what_a_host_has_hidden_is_shown_as_it_wrote_it_and_counts() -> None:
 @pytest.mark.parametrize(
     "text", ["⟨hidden: 40", "⟨hidden: 4x0 characters⟩", "⟨hidden: -1 characters⟩", "⟨hidden:  characters⟩"]
 )
-def test_what_only_looks_like_a_mark_is_shown_character_by_character(text: str) -> None:
+def test_text_that_resembles_a_mark_is_shown_character_by_character(text: str) -> None:
     assert (f"⟨U+27E8⟩{text[1:]}", 0) == redact(text)
 
 
 @given(TEXT)
-def test_without_secrets_redacting_is_showing(text: str) -> None:
+def test_without_secrets_redaction_equals_showing(text: str) -> None:
     assert (visible(text), 0) == redact(text)
 
 
@@ -359,7 +359,7 @@ HEAVY = [
 
 @pytest.mark.parametrize("piece", [*HEAVY, "-----BEGIN " + "PRIVATE KEY-----\n", "1\ufe0f"], ids=ascii)
 @pytest.mark.timeout(20)
-def test_much_of_anything_is_no_attack(piece: str) -> None:
+def test_large_texts_are_cleaned_quickly(piece: str) -> None:
     """Quadratic work on this much text would take minutes; the timeout is the assertion."""
     text = "x" + piece * (200_000 // len(piece)) + "y"
 
@@ -387,7 +387,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("text", OWN.values(), ids=OWN)
-def test_a_persons_own_words_go_out_as_they_are(text: str) -> None:
+def test_a_users_own_text_is_sent_unchanged(text: str) -> None:
     assert text == outgoing(text)
 
 
@@ -409,12 +409,12 @@ DANGEROUS = {
 
 
 @pytest.mark.parametrize(("text", "safe"), DANGEROUS.values(), ids=DANGEROUS)
-def test_but_for_what_acts_on_a_terminal(text: str, safe: str) -> None:
+def test_control_characters_of_a_users_text_are_removed(text: str, safe: str) -> None:
     assert safe == outgoing(text)
 
 
 @given(TEXT)
-def test_nothing_that_acts_on_a_terminal_goes_out_and_the_rest_stays(text: str) -> None:
+def test_control_characters_are_removed_and_the_rest_is_kept(text: str) -> None:
     out = outgoing(text)
 
     assert [] == [c for c in out if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cs")]

@@ -75,7 +75,7 @@ def planted(home: Home) -> tuple[SessionId, SessionId]:
 
 
 @on_linux
-def test_no_process_of_ours_shows_it_but_the_agent_that_got_it(home: Home) -> None:
+def test_no_process_of_kasmon_shows_it_but_the_agent_that_got_it(home: Home) -> None:
     structured, terminal = planted(home)
     with Dashboard(home) as dashboard:
         dashboard.shows("worker", "screen")
@@ -92,7 +92,7 @@ def test_no_process_of_ours_shows_it_but_the_agent_that_got_it(home: Home) -> No
 
 @on_linux
 @pytest.mark.skipif(not Path(DASH).exists(), reason="no shell that waits")
-def test_who_guards_a_terminal_for_hours_keeps_none_of_the_persons_variables(home: Home) -> None:
+def test_a_terminal_guard_keeps_none_of_the_users_variables(home: Home) -> None:
     with Dashboard(home, environment=SECRETS) as dashboard:
         until(lambda: read(dashboard.pid, "cmdline").startswith("kasmon\0-c"), what="the guard's sleep")
         dashboard.shows("No sessions")
@@ -119,7 +119,7 @@ def read(pid: int, name: str) -> str:
 
 
 @on_linux
-def test_a_structured_agent_gets_its_keys_though_its_host_was_not_started_with_them(home: Home) -> None:
+def test_a_structured_agent_gets_its_keys_though_its_host_was_started_without_them(home: Home) -> None:
     (home.path / "bin").mkdir(mode=0o700)
     codex = home.path / "bin" / "codex"
     script = 'tr "\\0" "\\n" <"/proc/$PPID/environ" >"$HOME/hosts"\nenv >"$HOME/got"\nexit 7\n'
@@ -169,7 +169,7 @@ def files(folder: Path) -> list[Path]:
     return found
 
 
-def test_what_a_host_hid_stays_as_it_is_where_a_person_edits_it_and_is_counted() -> None:
+def test_a_redacted_text_stays_unchanged_in_an_editor_and_is_counted() -> None:
     request = msgspec.structs.replace(
         command("a", f"echo {MARK} && 'x"), input={"command": f"echo {MARK} && 'x", "more": [MARK]}
     )
@@ -206,7 +206,7 @@ sys.exit(guarded(fail, wants_json=True))
 
 
 @pytest.mark.parametrize("works_on_kasmon", ["", "1"])
-def test_a_mistake_of_ours_on_the_command_line_does_not_tell_it(works_on_kasmon: str) -> None:
+def test_an_error_on_the_command_line_does_not_contain_it(works_on_kasmon: str) -> None:
     around = {**os.environ, "API_KEY": KEY, "KASMON_DEV": works_on_kasmon}
     done = subprocess.run(
         [sys.executable, "-P", "-c", FAILING], capture_output=True, text=True, env=around, check=False
@@ -237,7 +237,7 @@ sys.exit(main())
 """
 
 
-def test_whatever_breaks_in_the_dashboard_stands_in_its_log_with_its_place_and_without_a_value(home: Home) -> None:
+def test_an_error_in_the_dashboard_is_logged_with_its_place_and_without_a_value(home: Home) -> None:
     """In a thread, in a task that nobody awaits, and so that it ends; the terminal has one line of it."""
     with Dashboard(home, argv=(sys.executable, "-P", "-c", BROKEN)) as dashboard:
         assert 1 == dashboard.ended()

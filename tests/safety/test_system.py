@@ -97,7 +97,7 @@ def loads_a_library_by_name(tree: ast.Module) -> bool:
         ('"""Reads /proc/self."""\nfrom kasmon import system\nsystem.HERE.list_pids()', False),
     ],
 )
-def test_the_guard_sees_each_way_to_ask_for_the_system(source: str, expected: bool) -> None:
+def test_every_test_for_a_system_is_found(source: str, expected: bool) -> None:
     assert expected is asks_for_the_system(parse(source))
 
 
@@ -135,7 +135,7 @@ def test_no_c_library_is_assumed() -> None:
         ("read = lambda pid: system.HERE.read_folder(pid)", False),
     ],
 )
-def test_the_guard_sees_each_way_to_remember_the_system(source: str, expected: bool) -> None:
+def test_every_cached_system_value_is_found(source: str, expected: bool) -> None:
     assert expected is remembers_the_system(parse(source))
 
 

@@ -82,12 +82,12 @@ def test_a_target_runs_all_tests_with_a_mark_that_plain_pytest_leaves_out(mark: 
     assert [] == [file for file in files if not any(call.runs(file, mark) for call in calls)]
 
 
-def test_every_target_that_runs_tests_is_run_for_each_change_or_each_night() -> None:
+def test_every_test_target_is_part_of_the_checks_of_a_change_or_a_night() -> None:
     assert {"test", "test-nightly", "chaos", "test-agents", "test-agents-short"} < TARGETS
     assert set() == TARGETS - of_change() - of_night()
 
 
-def test_each_night_no_test_is_skipped_for_want_of_an_sshd_or_of_root() -> None:
+def test_at_night_no_test_is_skipped_for_a_missing_sshd_or_root() -> None:
     workflow = (ROOT / ".github/workflows/nightly.yml").read_text()
 
     assert workflow.index("run: make sshd") < workflow.index("make ${{ matrix.target }}")
@@ -112,7 +112,7 @@ def test_no_change_is_tested_without_a_nats_server_or_on_linux_without_an_sshd()
     assert "\nexport KASMON_REQUIRE_SSHD=1 KASMON_REQUIRE_NATS_SERVER=1\nmake test\nmake test-stories\n" in script
 
 
-def test_one_command_runs_what_the_checks_of_a_change_leave_out() -> None:
+def test_one_command_runs_the_tests_that_a_change_leaves_out() -> None:
     [nightly] = re.findall(r"^NIGHTLY = (.*)", MAKEFILE, re.MULTILINE)
 
     assert set() == TARGETS - of_change() - set(nightly.split())

@@ -111,7 +111,7 @@ def test_an_unclear_word_is_found_anywhere_in_a_name(name: str, found: int) -> N
     assert found == len(unclear([name]))
 
 
-def test_what_is_no_test_is_in_support() -> None:
+def test_a_module_that_is_no_test_is_in_support() -> None:
     assert [] == [str(path) for path in modules() if not is_test(path) and path.parts[0] != "support"]
 
 

@@ -36,11 +36,11 @@ def _leaves_nothing() -> Iterator[None]:
     ]
 
 
-def test_what_issue_6_asks_for_can_be_measured_by_name() -> None:
+def test_the_measurements_of_issue_6_have_names() -> None:
     assert run.scenes(1, 1.0).keys() >= set(SCENES)
 
 
-def test_where_no_jail_can_be_made_it_is_left_out_with_the_reason(
+def test_without_a_jail_the_measurement_is_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -56,7 +56,7 @@ def test_memories_can_be_measured_by_name() -> None:
     assert run.scenes(1, 1.0).keys() >= set(KEPT)
 
 
-def test_a_tier_that_is_not_here_is_not_measured_and_its_row_says_why(
+def test_an_unavailable_tier_is_not_measured_and_its_row_gives_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -108,7 +108,7 @@ def test_a_session_is_measured_through_its_host(can_jail: None) -> None:
 
 @pytest.mark.sandboxes
 @pytest.mark.timeout(240)  # the first one starts the machine that all are copies of
-def test_microvms_are_measured_and_those_that_are_none_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_microvms_are_measured_and_failed_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     need_machine()
     warmed(MicroVm(user_paths(), image=IMAGE))
     monkeypatch.setattr(snapshots, "MicroVm", partial(MicroVm, image=IMAGE))

@@ -60,7 +60,7 @@ def state(kasmon: Cli, session: SessionId) -> str:
     return str(found["state"])
 
 
-def test_what_runs_keeps_its_variables_and_the_exit_code_is_the_codes(kasmon: Cli) -> None:
+def test_a_run_keeps_its_variables_and_the_exit_code_is_that_of_the_code(kasmon: Cli) -> None:
     made(kasmon)
 
     first = kasmon("sandbox", "run", "lab", "--lang", "bash", "x=42; echo out; echo err >&2; (exit 7)")
@@ -84,7 +84,7 @@ def test_a_host_of_an_older_version_leaves_its_sandbox_to_one_of_this_version(ka
     assert 0 == kasmon("sandbox", "rm", "lab").code
 
 
-def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Cli) -> None:
+def test_the_json_of_a_run_has_all_its_results(kasmon: Cli) -> None:
     made(kasmon)
 
     done = kasmon("sandbox", "run", "lab", "--env", "python", "print(1); 1/0", "--json")
@@ -95,7 +95,7 @@ def test_a_program_gets_all_that_came_of_a_run_as_one_object(kasmon: Cli) -> Non
     assert "ZeroDivisionError" in ran["stderr"]
 
 
-def test_cant_escape(kasmon: Cli, tmp_path: Path) -> None:
+def test_code_cannot_leave_the_sandbox(kasmon: Cli, tmp_path: Path) -> None:
     """The seed's own test: what is outside can neither be seen nor written to."""
     (tmp_path / "secret").write_text("mine")
     made(kasmon)
@@ -123,7 +123,7 @@ def test_rm_rf_in_one_sandbox_leaves_the_other_whole(kasmon: Cli) -> None:
     assert (kasmon.paths.state / "sessions" / one / "events.jsonl").exists()
 
 
-def test_a_sandbox_sleeps_and_any_run_wakes_it(kasmon: Cli) -> None:
+def test_a_sandbox_is_paused_and_any_run_resumes_it(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
 
@@ -142,7 +142,7 @@ def test_after_its_host_was_killed_it_is_unsure_and_the_next_run_finds_it_again(
     assert "idle" == until(lambda: state(kasmon, session) == "idle" and "idle")
 
 
-def test_a_pause_that_finds_its_sandbox_gone_says_what_is_lost_and_is_no_success(kasmon: Cli) -> None:
+def test_a_pause_of_a_lost_sandbox_reports_the_loss_and_is_no_success(kasmon: Cli) -> None:
     """Its host and all in it were killed: the next host makes another sandbox, which sleeps without what was held."""
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
@@ -157,7 +157,7 @@ def test_a_pause_that_finds_its_sandbox_gone_says_what_is_lost_and_is_no_success
     assert 0 == kasmon("sandbox", "pause", "lab").code  # nothing was lost since
 
 
-def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Cli) -> None:
+def test_recover_gives_it_a_host_again_and_lets_it_be_paused(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42")
     kasmon("sandbox", "pause", "lab")
@@ -170,7 +170,7 @@ def test_recovering_gives_it_a_host_again_and_lets_it_sleep(kasmon: Cli) -> None
     assert "42\n" == kasmon("sandbox", "run", "lab", "echo $x").out
 
 
-def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kasmon: Cli) -> None:
+def test_without_host_and_jail_it_is_lost_and_the_next_run_reports_the_rest(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "echo kept > file; x=42")
     [pid] = [each["pid"] for each in kasmon.json("ls")["sessions"]]
@@ -184,7 +184,7 @@ def test_without_host_and_jail_it_is_lost_and_the_next_run_says_what_is_left(kas
     assert "interpreter state lost" in after.err
 
 
-def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Cli) -> None:
+def test_a_checkpoint_is_restored_and_another_session_starts_from_one(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "x=1; echo one > file")
     point = kasmon("sandbox", "checkpoint", "lab").out.strip()
@@ -198,7 +198,7 @@ def test_it_goes_back_to_a_checkpoint_and_another_one_begins_there(kasmon: Cli) 
     assert "1 three\n" == kasmon("sandbox", "run", "twin", "echo $x $(cat file)").out
 
 
-def test_it_goes_back_to_when_its_workspace_was_empty(kasmon: Cli) -> None:
+def test_the_empty_workspace_is_restored(kasmon: Cli) -> None:
     made(kasmon)
     point = kasmon("sandbox", "checkpoint", "lab").out.strip()
     kasmon("sandbox", "run", "lab", "echo one > file")
@@ -207,7 +207,7 @@ def test_it_goes_back_to_when_its_workspace_was_empty(kasmon: Cli) -> None:
     assert ("0\n", 0) == (lambda done: (done.out, done.code))(kasmon("sandbox", "run", "lab", "ls | wc -l"))
 
 
-def test_what_one_ran_is_run_again_in_another_where_somebody_asks_for_it(kasmon: Cli) -> None:
+def test_the_runs_of_one_sandbox_are_repeated_in_another_on_request(kasmon: Cli) -> None:
     made(kasmon, "one")
     made(kasmon, "other")
     for code in ("x=1", "x=$((x+1)); echo $x > file", "cat file; (exit 3)"):
@@ -229,7 +229,7 @@ def test_a_turns_changes_can_be_read(kasmon: Cli) -> None:
     assert 3 == kasmon("sandbox", "diff", "lab", "99").code
 
 
-def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kasmon: Cli) -> None:
+def test_a_proof_of_its_confinement_and_its_usage_are_shown(kasmon: Cli) -> None:
     session = made(kasmon)
     kasmon("sandbox", "run", "lab", "true")
 
@@ -243,7 +243,7 @@ def test_a_proof_of_how_it_is_confined_and_figures_of_what_it_uses_are_shown(kas
     assert 512 * 1024 * 1024 == found["usage"]["memory_allowed"]
 
 
-def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Cli) -> None:
+def test_a_credential_reaches_each_run_and_is_in_no_file_of_kasmon(kasmon: Cli) -> None:
     canary = "canary-5d1f0a77b3"
     kasmon.paths.config.mkdir(mode=0o700)
     kasmon.paths.config_file.write_text('[[sandbox.credentials]]\nname = "TOKEN"\nvariable = "MINE"\n')
@@ -260,7 +260,7 @@ def test_a_credential_reaches_each_run_and_stands_in_no_file_of_ours(kasmon: Cli
     assert canary not in kasmon("read", "lab").out
 
 
-def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Cli) -> None:
+def test_ctx_works_in_the_guest_and_its_report_is_logged(kasmon: Cli) -> None:
     session = made(kasmon)
     told = kasmon("sandbox", "run", "lab", "kasmon ctx --json; kasmon ctx --waiting 'for tea'; kasmon ls")
     before = json.loads(told.out.splitlines()[0])
@@ -287,7 +287,7 @@ def test_ctx_works_inside_and_what_it_says_is_noted(kasmon: Cli) -> None:
 CAT = "import os; print(open(os.environ['KASMON_CONTEXT']).read())"
 
 
-def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasmon: Cli) -> None:
+def test_interrupting_the_command_interrupts_the_run_and_keeps_the_state(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "--env", "python", "x = 42")
 
@@ -302,7 +302,7 @@ def test_interrupting_the_command_interrupts_the_run_and_keeps_what_it_held(kasm
     assert "42\n" == kasmon("sandbox", "run", "lab", "--env", "python", "print(x)").out
 
 
-def test_a_run_whose_host_is_killed_ends_with_what_came_of_it_and_is_shown_once(kasmon: Cli) -> None:
+def test_a_run_whose_host_is_killed_ends_with_its_result_and_is_shown_once(kasmon: Cli) -> None:
     session = made(kasmon)
     code = "echo x >> runs; echo one; until [ -e go ]; do sleep 0.02; done; wc -l < runs"
     with subprocess.Popen(
@@ -318,7 +318,7 @@ def test_a_run_whose_host_is_killed_ends_with_what_came_of_it_and_is_shown_once(
         assert 0 == running.wait()
 
 
-def test_what_was_stopped_begins_again_over_its_files(kasmon: Cli) -> None:
+def test_a_stopped_sandbox_starts_again_over_its_files(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "x=42; echo kept > file")
     assert 0 == kasmon("stop", "lab").code
@@ -339,21 +339,21 @@ def test_what_was_stopped_begins_again_over_its_files(kasmon: Cli) -> None:
         (["allow", "x"], 2, "requires a host"),
     ],
 )
-def test_what_makes_no_sense_is_refused(kasmon: Cli, words: list[str], code: int, said: str) -> None:
+def test_an_invalid_command_is_refused(kasmon: Cli, words: list[str], code: int, said: str) -> None:
     done = kasmon("sandbox", *words)
 
     assert code == done.code
     assert said in done.err
 
 
-def test_another_kind_of_session_is_no_sandbox(kasmon: Cli) -> None:
+def test_another_kind_of_session_is_not_a_sandbox(kasmon: Cli) -> None:
     kasmon.new("talk")
 
     assert 4 == kasmon("sandbox", "run", "talk", "true").code
     assert 4 == kasmon("sandbox", "rm", "talk").code
 
 
-def test_an_ended_sandbox_is_forgotten_like_every_session_and_leaves_no_files(kasmon: Cli) -> None:
+def test_an_ended_sandbox_is_removed_like_every_session_and_leaves_no_files(kasmon: Cli) -> None:
     made(kasmon)
     kasmon("sandbox", "run", "lab", "echo kept > file")
     assert 4 == kasmon("rm", "lab").code
@@ -387,7 +387,7 @@ def test_rm_all_leaves_no_process_and_no_socket(kasmon: Cli) -> None:
     assert not Jail(kasmon.paths).host_folders.base.exists()
 
 
-def test_create_says_that_it_works_in_the_folder_itself(kasmon: Cli, shared: Path) -> None:
+def test_create_reports_that_it_uses_the_folder_itself(kasmon: Cli, shared: Path) -> None:
     mine = open_to_others(shared / "mine")
 
     assert f"It works in {str(mine)!r} itself." in kasmon("sandbox", "create", "lab", "--dir", str(mine)).err
@@ -395,7 +395,7 @@ def test_create_says_that_it_works_in_the_folder_itself(kasmon: Cli, shared: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Cli, tmp_path: Path) -> None:
+def test_create_reports_that_it_uses_a_copy_and_its_path(kasmon: Cli, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     done = kasmon("sandbox", "create", "lab", "--dir", str(tmp_path / "work"))
     session = SessionId(done.out.strip())
@@ -406,7 +406,7 @@ def test_create_says_that_it_works_on_a_copy_and_where(kasmon: Cli, tmp_path: Pa
     assert {"folder": copied, "copy_of": str(tmp_path / "work")} == where
 
 
-def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Cli) -> None:
+def test_show_describes_every_session_also_without_a_sandbox(kasmon: Cli) -> None:
     session = kasmon("new", "plain", "--agent", "scripted", "--mode", "sdk", "--dir", str(kasmon.home)).out.strip()
 
     assert "no sandbox" in kasmon("sandbox", "show", session).out
@@ -414,7 +414,7 @@ def test_show_tells_of_every_session_also_of_one_without_a_sandbox(kasmon: Cli) 
     kasmon("stop", session)
 
 
-def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmon: Cli) -> None:
+def test_a_failed_creation_is_shown_as_failed_everywhere_and_can_be_removed(kasmon: Cli) -> None:
     kasmon.paths.config.mkdir(mode=0o700)
     write_private(kasmon.paths.config_file, b'[[sandbox.mounts]]\nsource = "/nowhere/at/all"\n')
     assert 0 != kasmon("sandbox", "create", "lab").code
@@ -438,7 +438,7 @@ def test_a_creation_that_failed_is_called_so_everywhere_and_can_be_removed(kasmo
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_rm_names_the_copy_of_a_folder_that_stays_and_how_it_goes(kasmon: Cli, tmp_path: Path) -> None:
+def test_rm_names_the_copy_of_a_folder_that_stays_and_how_to_remove_it(kasmon: Cli, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     session = made(kasmon, "lab", "--dir", str(tmp_path / "work"))
     kasmon("sandbox", "run", "lab", "--lang", "bash", "echo mine > made")

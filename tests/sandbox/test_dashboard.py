@@ -64,7 +64,7 @@ async def until_text(pilot: Pilot[None], text: str) -> None:
     await auntil(lambda: text in text_of(pilot.app), limit_s=20, what=repr(text))
 
 
-async def test_a_sandbox_lives_on_the_dashboard_from_its_making_to_its_end(app: Kasmon, here: Paths) -> None:
+async def test_a_sandbox_is_shown_on_the_dashboard_from_its_creation_to_its_end(app: Kasmon, here: Paths) -> None:
     """One story, since each jail costs a second."""
     async with app.run_test(size=(140, 40), notifications=True) as pilot:
         await pilot.press("n")

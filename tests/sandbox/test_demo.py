@@ -45,7 +45,7 @@ def jailed(where: set[str]) -> list[int]:
     return found
 
 
-def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
+def test_all_run_one_is_paused_and_no_file_is_left(folder: Path) -> None:
     inside = scratch_paths(folder)
     inside.make()
 
@@ -65,7 +65,7 @@ def test_they_run_one_sleeps_and_nothing_is_left(folder: Path) -> None:
     assert not ground.base.exists()
 
 
-def test_where_one_keeps_memory_it_sleeps_on_disk_and_a_fork_goes_on_where_its_generator_was(folder: Path) -> None:
+def test_with_memory_one_is_paused_to_disk_and_a_fork_continues_its_generator(folder: Path) -> None:
     need_machine()
     warmed(MicroVm(image=IMAGE))
     inside = scratch_paths(folder)

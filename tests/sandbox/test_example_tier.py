@@ -18,6 +18,6 @@ class TestCell(SandboxContract):
         made: SandboxTier = module("sandbox/cell.py").Cell()
         return made
 
-    def test_nobody_leads_out_of_it(self, tier: SandboxTier) -> None:
+    def test_a_sandbox_with_allowed_hosts_is_refused(self, tier: SandboxTier) -> None:
         with pytest.raises(RefusedError):
             tier.create(SandboxPolicy(session=SessionId(self.names[0]), hosts=("example.org",)))

@@ -110,7 +110,7 @@ async def test_output_is_streamed_and_a_run_that_is_cancelled_is_interrupted(kas
     assert ("6\n", True) == (after["stdout"], after["session_preserved"])
 
 
-async def test_a_run_that_waits_for_another_and_is_cancelled_never_runs_and_the_other_goes_on(kasmon: Cli) -> None:
+async def test_a_waiting_run_that_is_cancelled_never_runs_and_the_other_continues(kasmon: Cli) -> None:
     async with connected(kasmon) as client, anyio.create_task_group() as group:
         await ran(client, "n = 0", "bash", "a")
         began, told = anyio.Event(), list[str]()
@@ -152,7 +152,7 @@ async def test_a_client_with_a_name_shares_its_sessions_and_they_outlive_each_of
 
 
 @pytest.mark.parametrize("how", [0, signal.SIGTERM, signal.SIGKILL], ids=["hung up", "told to end", "killed"])
-async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon: Cli, how: int) -> None:
+async def test_sessions_of_a_stopped_server_are_removed_at_once_or_by_the_next(kasmon: Cli, how: int) -> None:
     """Also what still runs. stdout is the protocol alone, and an older client's handshake is understood."""
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     endless = {"code": "while True: pass", "env": "python"}
@@ -197,7 +197,7 @@ async def test_what_a_server_leaves_is_nothing_or_is_removed_by_the_next(kasmon:
     assert not Jail(kasmon.paths).host_folders.base.exists()
 
 
-async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_a_person_may_end_it(kasmon: Cli) -> None:
+async def test_the_host_of_a_sandbox_may_die_between_two_runs_and_the_user_may_end_it(kasmon: Cli) -> None:
     async with connected(kasmon) as client:
         await ran(client, "open('f', 'w').write('kept'); x = 1", session="a")
         [session] = fleet(kasmon)
@@ -225,7 +225,7 @@ def killed(pid: int | None) -> None:
     until(lambda: not is_running(pid, born))
 
 
-async def test_a_host_that_dies_during_a_run_leaves_it_to_the_next_which_says_what_came_of_it(
+async def test_a_host_that_dies_during_a_run_leaves_it_to_the_next_which_reports_the_result(
     kasmon: Cli,
 ) -> None:
     """In `a` only the host is killed, in `b` the sandbox with it. Neither code runs twice."""
@@ -263,7 +263,7 @@ async def test_a_host_that_dies_during_a_run_leaves_it_to_the_next_which_says_wh
     assert "It is unknown how far this ran; it was not run again." in told["b"]["stderr"]
 
 
-async def test_an_interrupt_reaches_own_runs_and_those_of_another_server_only_by_their_id(
+async def test_an_interrupt_applies_to_ones_own_runs_and_by_id_to_those_of_another_server_of_the_client(
     kasmon: Cli,
 ) -> None:
     async with connected(kasmon, "--client", "team") as one, connected(kasmon, "--client", "team") as other:
@@ -302,7 +302,7 @@ async def test_an_interrupt_reaches_own_runs_and_those_of_another_server_only_by
         await one.call_tool("end_session", {"session": "a"})
 
 
-async def test_a_session_that_is_ended_ends_what_runs_there_and_what_waits_never_begins(kasmon: Cli) -> None:
+async def test_an_ended_session_ends_its_runs_and_waiting_ones_never_start(kasmon: Cli) -> None:
     async with connected(kasmon, "--size", "build") as client:
         told: list[dict[str, Any]] = []
         began = anyio.Event()

@@ -31,7 +31,7 @@ def lines(can_jail: None, fork_server: ForkServer) -> Iterator[TwoCommandLines]:
     lines.here.close()
 
 
-def test_an_interpreter_keeps_its_values_over_a_cut_and_a_pause(lines: TwoCommandLines) -> None:
+def test_an_interpreter_keeps_its_values_over_a_disconnect_and_a_pause(lines: TwoCommandLines) -> None:
     lab = lines.there("sandbox", "create", "lab").out.strip()
     lines.until(lab, lambda known: known is not None and known["state"] == "idle")
 
@@ -55,7 +55,9 @@ def test_an_interpreter_keeps_its_values_over_a_cut_and_a_pause(lines: TwoComman
     assert (0, "42\n") == (printed.code, printed.out), printed.err
 
 
-async def test_the_dashboard_checkpoints_restores_forks_and_replays_it_there(lines: TwoCommandLines) -> None:
+async def test_the_dashboard_checkpoints_restores_forks_and_replays_a_sandbox_on_the_machine(
+    lines: TwoCommandLines,
+) -> None:
     lab = SessionId(lines.there("sandbox", "create", "lab").out.strip())
     lines.until(lab, lambda known: known is not None and known["state"] == "idle")
     gateway = await asyncio.to_thread(LiveGateway, lines.here.paths)

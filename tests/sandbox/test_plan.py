@@ -39,7 +39,7 @@ def kasmon(fork_server: ForkServer) -> Iterator[Cli]:
     yield from lodged(fork_server, "microvm")
 
 
-def test_its_agents_and_commands_run_in_machines_and_what_they_make_comes_back(kasmon: Cli) -> None:
+def test_its_agents_and_commands_run_in_machines_and_their_files_are_copied_back(kasmon: Cli) -> None:
     configured(kasmon, 'default_agent = "scripted"\n[plans]\nmax_load = 0\n')
     repo = Repo(kasmon.home / "repo")
     (repo.folder / "walled.toml").write_text(PLAN)

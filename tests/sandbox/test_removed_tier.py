@@ -71,7 +71,7 @@ def test_it_is_listed_and_shown_with_its_tier_and_phase(kasmon: Cli, session: Se
     assert "gvisor" == kasmon.json("show", session)["session"]["sandbox"]
 
 
-def test_it_does_not_go_on_and_that_is_said_with_the_tiers_that_there_are(kasmon: Cli, session: SessionId) -> None:
+def test_it_is_not_resumed_and_the_available_tiers_are_named(kasmon: Cli, session: SessionId) -> None:
     kasmon("stop", session)
     said = kasmon("restart", session)
 
@@ -80,7 +80,7 @@ def test_it_does_not_go_on_and_that_is_said_with_the_tiers_that_there_are(kasmon
     assert "jail, microvm, e2b" in said.err
 
 
-def test_its_files_go_with_it(kasmon: Cli, session: SessionId) -> None:
+def test_its_files_are_removed_with_it(kasmon: Cli, session: SessionId) -> None:
     kasmon("ls")
     assert files(kasmon).is_dir()
     kasmon("stop", session)

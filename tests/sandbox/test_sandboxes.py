@@ -55,7 +55,7 @@ async def said(here: Paths, code: str, name: str = "lab") -> str:
     return (await use.run(here, seen(here, name), "bash", code)).stdout
 
 
-async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: Paths) -> None:
+async def test_a_sandbox_is_created_once_and_then_found_with_its_whole_state(here: Paths) -> None:
     session, lost = await sandbox_operations.get_or_create(here, Config(), LAB)
     assert "" == lost
     await said(here, "x=42; echo kept > file")
@@ -71,7 +71,7 @@ async def test_a_sandbox_is_made_once_and_then_got_with_all_that_it_holds(here: 
     assert "kept none\n" == await said(here, "echo $(cat file) ${x:-none}")
 
 
-async def test_a_run_whose_host_is_killed_is_told_by_the_next_host_and_ran_once(here: Paths) -> None:
+async def test_a_run_whose_host_is_killed_is_reported_by_the_next_host_and_ran_once(here: Paths) -> None:
     session, _ = await sandbox_operations.get_or_create(here, Config(), LAB)
     folder = Path(seen(here).workdir)
     await said(here, "n=0")
@@ -96,14 +96,14 @@ def _lines(path: Path) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-async def test_two_of_one_name_cannot_be_made(here: Paths) -> None:
+async def test_two_of_one_name_cannot_be_created(here: Paths) -> None:
     await sandbox_operations.create(here, Config(), LAB)
 
     with pytest.raises(NameTakenError):
         await sandbox_operations.create(here, Config(), LAB)
 
 
-async def test_what_has_ended_runs_nothing(here: Paths) -> None:
+async def test_an_ended_sandbox_runs_nothing(here: Paths) -> None:
     await sandbox_operations.create(here, Config(), LAB)
     await verb.stop(here, seen(here))
 
@@ -111,7 +111,7 @@ async def test_what_has_ended_runs_nothing(here: Paths) -> None:
         await said(here, "true")
 
 
-def test_a_credential_that_makes_no_sense_is_refused_before_anything_is_made() -> None:
+def test_an_invalid_credential_is_refused_before_anything_is_created() -> None:
     config = Config()
     bad = config.sandbox.__class__(credentials=(Credential(name="A", variable="X", file="y"),))
 

@@ -189,7 +189,7 @@ async def test_session_expires_after_idle(lab: Lab) -> None:
 # Turns
 
 
-async def test_runs_that_follow_each_other_are_one_turn_and_their_code_and_output_are_told(lab: Lab) -> None:
+async def test_consecutive_runs_are_one_turn_and_their_code_and_output_are_logged(lab: Lab) -> None:
     lab.quiet_s = 0.3
     async with lab.lab():
         await lab.ran("print(6 * 7)")
@@ -214,7 +214,7 @@ async def test_bash_runs_while_python_is_busy(lab: Lab) -> None:
         assert 0 == (await slow).exit_code
 
 
-async def test_what_a_run_prints_is_there_before_it_is_over(lab: Lab) -> None:
+async def test_output_of_a_run_arrives_before_its_end(lab: Lab) -> None:
     async with lab.lab():
         slow = asyncio.create_task(
             lab.ran("echo first; while [ ! -e go ]; do sleep 0.01; done; echo last", "bash", id="r1")
@@ -226,7 +226,7 @@ async def test_what_a_run_prints_is_there_before_it_is_over(lab: Lab) -> None:
         assert {"r1"} == {frame.run for frame in lab.printed}
 
 
-async def test_a_run_that_is_asked_for_twice_runs_once(lab: Lab) -> None:
+async def test_a_repeated_run_runs_once(lab: Lab) -> None:
     async with lab.lab():
         both = await asyncio.gather(*(lab.ran("echo x >> file; wc -l < file", "bash", id="r1") for _ in range(2)))
         again = await lab.ran("echo x >> file; wc -l < file", "bash", id="r1")
@@ -235,7 +235,7 @@ async def test_a_run_that_is_asked_for_twice_runs_once(lab: Lab) -> None:
     assert 1 == len(lab.only(ToolStarted))
 
 
-async def test_an_interrupt_ends_what_runs_and_keeps_what_it_held(lab: Lab) -> None:
+async def test_an_interrupt_ends_the_run_and_keeps_the_state(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         endless = asyncio.create_task(lab.ran("while True: pass"))
@@ -247,7 +247,7 @@ async def test_an_interrupt_ends_what_runs_and_keeps_what_it_held(lab: Lab) -> N
         assert "42\n" == (await lab.ran("print(x)")).stdout
 
 
-async def test_an_interrupt_of_a_run_that_is_over_or_of_another_does_nothing_and_says_so(lab: Lab) -> None:
+async def test_an_interrupt_of_an_ended_or_another_run_has_no_effect_and_reports_that(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42", id="over")
         going = asyncio.create_task(lab.ran("while True: pass", id="going"))
@@ -263,7 +263,7 @@ async def test_an_interrupt_of_a_run_that_is_over_or_of_another_does_nothing_and
         assert "42\n" == (await lab.ran("print(x)")).stdout
 
 
-async def test_an_interrupt_comes_through_where_as_many_run_and_wait_as_may(lab: Lab) -> None:
+async def test_an_interrupt_arrives_at_the_limit_of_runs(lab: Lab) -> None:
     async with lab.lab():
         going = [asyncio.create_task(lab.ran("while True: pass", id=f"r{number}")) for number in range(RUNNERS)]
         await auntil(lambda: len(lab.only(ToolStarted)) == RUNNERS)
@@ -273,7 +273,7 @@ async def test_an_interrupt_comes_through_where_as_many_run_and_wait_as_may(lab:
         assert {130} == {(await each).exit_code for each in going}
 
 
-async def test_a_prompt_is_code_for_the_interpreter_that_was_used_last(lab: Lab) -> None:
+async def test_a_prompt_is_code_for_the_last_used_interpreter(lab: Lab) -> None:
     async with lab.lab():
         await lab.do(Prompt(text="echo $((6*7)) > answer"))
         await auntil(lambda: lab.only(ToolFinished))
@@ -301,7 +301,7 @@ async def test_a_client_that_leaves_does_not_end_its_run(lab: Lab) -> None:
         assert "x=1\n" == (await lab.ran("cat left", "bash")).stdout
 
 
-async def test_how_long_it_has_is_counted_from_the_end_of_a_turn(lab: Lab) -> None:
+async def test_its_idle_time_is_counted_from_the_end_of_a_turn(lab: Lab) -> None:
     lab.settings(standby_after_seconds=100, idle_timeout_seconds=200)
     async with lab.lab():
         await lab.ran("import time; time.sleep(0.6)")
@@ -319,7 +319,7 @@ async def test_how_long_it_has_is_counted_from_the_end_of_a_turn(lab: Lab) -> No
 # Sleep
 
 
-async def test_a_sandbox_that_nobody_uses_sleeps_and_a_run_wakes_it(lab: Lab) -> None:
+async def test_an_unused_sandbox_is_paused_and_a_run_resumes_it(lab: Lab) -> None:
     lab.settings(standby_after_seconds=0.3)
     async with lab.lab():
         await lab.ran("x = 42")
@@ -329,7 +329,7 @@ async def test_a_sandbox_that_nobody_uses_sleeps_and_a_run_wakes_it(lab: Lab) ->
         await auntil(lambda: lab.session().phase == SandboxPhase.RUNNING.value)
 
 
-async def test_a_prompt_wakes_it_too(lab: Lab) -> None:
+async def test_a_prompt_resumes_it_too(lab: Lab) -> None:
     async with lab.lab():
         await lab.do(Pause())
         await lab.do(Prompt(text="echo awake", when="idle"))
@@ -338,7 +338,7 @@ async def test_a_prompt_wakes_it_too(lab: Lab) -> None:
     assert "awake" == lab.only(ToolFinished)[0].output.strip()
 
 
-async def test_where_use_does_not_wake_it_only_waking_does(lab: Lab) -> None:
+async def test_without_resume_on_use_only_a_resume_command_does(lab: Lab) -> None:
     lab.settings(auto_resume=False)
     async with lab.lab():
         await lab.do(Pause())
@@ -367,7 +367,7 @@ def _sleeps(fact: object) -> bool:
     return isinstance(fact, SandboxPhaseChanged) and fact.phase in (SandboxPhase.PAUSING, SandboxPhase.PAUSED)
 
 
-async def test_sleep_that_is_asked_for_in_a_turn_comes_once_after_it_and_not_between_its_calls(lab: Lab) -> None:
+async def test_a_pause_requested_in_a_turn_is_done_once_after_it(lab: Lab) -> None:
     lab.quiet_s = 0.3
     async with lab.lab():
         await lab.ran("x = 1")
@@ -408,7 +408,9 @@ class Weighed(UnconfinedTier):
         return UsageReport(memory_bytes=0, disk_bytes=weight, processes=1, allowed=size)
 
 
-async def test_a_run_that_fills_the_disk_is_interrupted_and_no_other(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_that_fills_the_disk_is_interrupted_and_code_that_frees_it_is_not(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What its interpreters hold is kept."""
     monkeypatch.setattr(interpreter, "LOOK_S", 0.02)
     lab.tier = Weighed(lab.tier.root)
@@ -427,7 +429,7 @@ async def test_a_run_that_fills_the_disk_is_interrupted_and_no_other(lab: Lab, m
         assert ("7\n", False) == (then.stdout, then.disk_full)
 
 
-async def test_where_its_files_take_more_than_they_may_only_bash_runs_until_some_are_gone(lab: Lab) -> None:
+async def test_with_files_over_the_limit_only_bash_runs_until_some_are_removed(lab: Lab) -> None:
     lab.tier = Weighed(lab.tier.root)
     async with lab.lab():
         await lab.ran("head -c 2000 /dev/zero > big", "bash")
@@ -443,7 +445,7 @@ async def test_where_its_files_take_more_than_they_may_only_bash_runs_until_some
 # Ends
 
 
-async def test_a_life_ends_after_its_time_and_that_is_no_crash(lab: Lab) -> None:
+async def test_a_lifetime_ends_after_its_time_without_a_crash(lab: Lab) -> None:
     lab.settings(max_lifetime_seconds=0.8)
     async with lab.lab():
         await lab.ran("x = 1")
@@ -455,7 +457,7 @@ async def test_a_life_ends_after_its_time_and_that_is_no_crash(lab: Lab) -> None
     assert all(child.poll() is not None for child in lab.tier.made)
 
 
-async def test_stopping_it_ends_its_sandbox_whatever_runs_there(lab: Lab) -> None:
+async def test_a_stop_ends_the_sandbox_during_any_run(lab: Lab) -> None:
     async with lab.lab():
         endless = asyncio.create_task(lab.ran("while True: pass"))
         await auntil(lambda: lab.only(ToolStarted))
@@ -468,7 +470,7 @@ async def test_stopping_it_ends_its_sandbox_whatever_runs_there(lab: Lab) -> Non
     assert not list(lab.paths.runtime.iterdir())
 
 
-async def test_nothing_runs_in_what_has_ended(lab: Lab) -> None:
+async def test_nothing_runs_in_an_ended_sandbox(lab: Lab) -> None:
     async with lab.lab():
         await lab.do(Stop())
         with pytest.raises(KasmonError) as refused:
@@ -479,7 +481,7 @@ async def test_nothing_runs_in_what_has_ended(lab: Lab) -> None:
 # What dies
 
 
-async def test_code_that_was_running_when_the_agent_died_is_not_run_again_and_that_is_said(lab: Lab) -> None:
+async def test_code_that_ran_when_the_agent_died_is_not_repeated_and_that_is_reported(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         slow = asyncio.create_task(lab.ran("echo x >> runs; sleep 30", "bash"))
@@ -494,7 +496,7 @@ async def test_code_that_was_running_when_the_agent_died_is_not_run_again_and_th
         assert "1" == (await lab.ran("wc -l < runs", "bash")).stdout.strip()
 
 
-async def test_a_sandbox_that_can_neither_be_woken_nor_made_anew_is_the_sessions_end(lab: Lab) -> None:
+async def test_a_sandbox_that_can_neither_be_resumed_nor_replaced_ends_the_session(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         await lab.do(Pause())
@@ -511,7 +513,7 @@ async def test_a_sandbox_that_can_neither_be_woken_nor_made_anew_is_the_sessions
     assert "it failed: there is no room." == lab.session().end_why
 
 
-async def test_an_agent_that_died_while_idle_is_replaced_and_the_next_answer_says_what_was_kept(
+async def test_an_agent_that_died_without_a_run_is_replaced_and_the_next_answer_reports_the_kept_state(
     lab: Lab,
 ) -> None:
     async with lab.lab():
@@ -527,7 +529,7 @@ async def test_an_agent_that_died_while_idle_is_replaced_and_the_next_answer_say
     assert "saved variables were restored" in after.hint
 
 
-async def test_the_next_host_goes_on_with_the_sandbox_of_one_that_was_killed(lab: Lab) -> None:
+async def test_the_next_host_continues_with_the_sandbox_of_a_killed_one(lab: Lab) -> None:
     async with a_host_that_is_killed(lab):
         await lab.ran("x = 42")
 
@@ -558,7 +560,7 @@ async def begun(lab: Lab, code: str = SLOW, run: str = "r1") -> None:
     await auntil(lambda: (lab.tier.root / ME / "workspace" / "runs").exists() and lab.only(ToolStarted))
 
 
-async def test_what_ran_when_its_host_was_killed_is_found_again_told_and_not_run_again(lab: Lab) -> None:
+async def test_a_run_whose_host_was_killed_is_found_again_reported_and_not_repeated(lab: Lab) -> None:
     async with a_host_that_is_killed(lab):
         await begun(lab)
 
@@ -586,7 +588,7 @@ async def until_open(lab: Lab) -> None:
             await asyncio.sleep(0)
 
 
-async def test_it_can_be_interrupted_through_the_next_host(lab: Lab) -> None:
+async def test_a_run_can_be_interrupted_through_the_next_host(lab: Lab) -> None:
     async with a_host_that_is_killed(lab):
         await begun(lab)
 
@@ -624,7 +626,7 @@ async def test_an_interrupt_waits_for_the_next_host_to_reach_the_sandbox(lab: La
     assert [("r1", 130)] == [(fact.call, fact.exit_code) for fact in lab.only(ToolFinished)]
 
 
-async def test_what_ran_when_host_and_sandbox_were_killed_is_not_known_and_not_run_again(lab: Lab) -> None:
+async def test_a_run_whose_host_and_sandbox_were_killed_is_unknown_and_not_repeated(lab: Lab) -> None:
     async with a_host_that_is_killed(lab):
         await begun(lab)
     lab.tier.made[0].kill()
@@ -642,7 +644,7 @@ async def test_what_ran_when_host_and_sandbox_were_killed_is_not_known_and_not_r
     assert "1" == new.stdout.strip()
 
 
-async def test_what_never_reached_its_sandbox_runs_once_when_it_is_asked_for_again(lab: Lab) -> None:
+async def test_a_run_that_never_reached_its_sandbox_runs_once_when_it_is_repeated(lab: Lab) -> None:
     async with a_host_that_is_killed(lab):
         await lab.until_turn_is_over(0)
     started = ToolStarted(at=time.time(), call="r1", tool="bash", title="echo x", input='{"code":"echo x"}')
@@ -657,7 +659,7 @@ async def test_what_never_reached_its_sandbox_runs_once_when_it_is_asked_for_aga
     assert "It did not run: its host ended before it reached the sandbox." in lab.only(ToolFinished)[0].output
 
 
-async def test_what_was_over_when_its_host_was_killed_is_told_again(lab: Lab) -> None:
+async def test_a_run_that_ended_when_its_host_was_killed_is_reported_again(lab: Lab) -> None:
     """By the agent inside; where that is gone too, as the log has it."""
     async with a_host_that_is_killed(lab):
         await lab.ran("echo x >> runs; echo out; echo err >&2; exit 3", "bash", id="r1")
@@ -674,7 +676,7 @@ async def test_what_was_over_when_its_host_was_killed_is_told_again(lab: Lab) ->
     assert "its output from the log" in by_log.hint
 
 
-async def test_a_run_is_answered_only_once_the_log_has_how_it_ended(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_answered_only_once_its_end_is_in_the_log(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     async with lab.lab():
         await lab.ran("x = 1", "bash")
         may_write, flush = threading.Event(), SessionLog.flush
@@ -694,7 +696,7 @@ async def test_a_run_is_answered_only_once_the_log_has_how_it_ended(lab: Lab, mo
         assert ["r1"] == [fact.call for fact in lab.only(ToolFinished) if fact.exit_code == 3]
 
 
-async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None:
+async def test_an_intent_is_in_the_log_before_anything_is_executed(lab: Lab) -> None:
     seen: list[str] = []
 
     class Watching(UnconfinedTier):
@@ -709,7 +711,7 @@ async def test_an_intent_is_in_the_log_before_anything_is_done(lab: Lab) -> None
     assert '"phase":"creating","step":"intended"' in seen[0]
 
 
-async def test_nothing_is_made_while_the_log_cannot_be_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_created_while_the_log_cannot_be_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.backends.interpreter.event_queue.WRITTEN_S", 0.3)
 
     def full(*_: object, **__: object) -> None:
@@ -743,7 +745,7 @@ async def _lived(lab: Lab) -> None:
 # Pauses, confirmed by what the log has of them
 
 
-async def test_a_pause_that_another_caller_ended_at_once_is_a_pause_all_the_same(lab: Lab) -> None:
+async def test_a_pause_that_another_caller_ended_at_once_still_counts(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         log, since = EventLog(lab.paths.log(ME)), Cursor(lab.paths.log(ME).stat().st_size)
@@ -756,7 +758,7 @@ async def test_a_pause_that_another_caller_ended_at_once_is_a_pause_all_the_same
         assert _not_paused(lab.paths, lab.session(), log, Cursor(log.size()), False)
 
 
-async def test_a_pause_in_which_all_was_lost_is_none_though_another_sandbox_sleeps(lab: Lab) -> None:
+async def test_a_pause_that_lost_everything_does_not_count_though_another_sandbox_is_paused(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         since = Cursor(lab.paths.log(ME).stat().st_size)
@@ -770,7 +772,7 @@ async def test_a_pause_in_which_all_was_lost_is_none_though_another_sandbox_slee
         )
 
 
-async def test_a_pause_to_disk_is_none_where_its_snapshot_does_not_exist(lab: Lab) -> None:
+async def test_a_pause_to_disk_without_its_snapshot_does_not_count(lab: Lab) -> None:
     async with lab.lab():
         await lab.ran("x = 42")
         log, since = EventLog(lab.paths.log(ME)), Cursor(lab.paths.log(ME).stat().st_size)
@@ -817,7 +819,7 @@ def note(own: AgentContextFiles, waiting: str) -> str:
     return f"import json, time; print({line}, file=open({str(own.notes)!r}, 'a'))"
 
 
-async def test_what_kasmon_ctx_said_inside_is_noted_once_and_the_context_is_kept_current(lab: Lab) -> None:
+async def test_a_ctx_report_in_the_guest_is_logged_once_and_the_context_is_current(lab: Lab) -> None:
     """Here its folder is made by the test; in a jail it is the jail's."""
     own = AgentContextFiles(lab.tier.root / ME)
     async with a_host_that_is_killed(lab):

@@ -39,7 +39,7 @@ class TestJail(SandboxContract):
 
 
 @pytest.mark.parametrize("name", TIERS)
-def test_what_is_said_of_a_tiers_memory_before_it_is_loaded_is_what_it_does(name: Tier) -> None:
+def test_the_description_of_a_tiers_memory_before_it_is_loaded_is_true(name: Tier) -> None:
     tier = tiers.load(name)
 
     assert tier.keeps_memory is (name in REMEMBERING)
@@ -47,6 +47,6 @@ def test_what_is_said_of_a_tiers_memory_before_it_is_loaded_is_what_it_does(name
     assert isinstance(tier, LocalSnapshotTier) or name not in COPYING
 
 
-def test_a_tier_that_this_version_does_not_have_is_refused_by_name() -> None:
+def test_a_tier_unknown_to_this_version_is_refused_by_name() -> None:
     with pytest.raises(UnableError, match=r"'cloud'.*Tiers: jail, microvm, e2b"):
         tiers.load("cloud")  # type: ignore[arg-type]  # a word that a file of another version may hold

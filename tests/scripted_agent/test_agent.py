@@ -94,7 +94,7 @@ def test_a_script_is_one_turn_in_its_own_order() -> None:
     assert sorted(fact.at for fact in facts) == [fact.at for fact in facts]
 
 
-def test_words_are_spoken_before_the_message_is_a_fact() -> None:
+def test_text_is_streamed_before_the_message_is_an_event() -> None:
     stage = Stage()
     stage.actor.prompt(Prompt(text="say one  two\n  three"), START)
 
@@ -120,7 +120,7 @@ def test_without_speed_there_is_no_pause_at_all() -> None:
     assert START == stage.now
 
 
-def test_a_pause_that_is_asked_for_again_is_what_is_left_of_it() -> None:
+def test_a_repeated_pause_is_the_rest_of_it() -> None:
     stage = Stage(speed=2)
     stage.actor.prompt(Prompt(text="slow 100"), START)
     stage.go_on(until=TurnStarted)
@@ -141,7 +141,7 @@ def _rested(stage: Stage) -> ScriptPause:
     return move
 
 
-def test_a_line_that_cannot_be_read_is_said_and_the_rest_goes_on() -> None:
+def test_an_unreadable_line_is_reported_and_the_rest_continues() -> None:
     facts = Stage().prompt("say one\nsya two\nsay three")
 
     assert ["one", "three"] == [fact.text for fact in facts if isinstance(fact, MessageWritten)]
@@ -151,7 +151,7 @@ def test_a_line_that_cannot_be_read_is_said_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["Could you look at the login?", "plan the release"])
-def test_a_prompt_that_is_no_script_is_answered_with_a_small_turn(prompt: str) -> None:
+def test_a_prompt_without_a_script_is_answered_with_a_small_turn(prompt: str) -> None:
     first, again = (Stage(seed=3).prompt(prompt) for _ in range(2))
 
     assert {TurnStarted, ThoughtWritten, ToolStarted, ToolFinished, MessageWritten, TurnEnded} <= set(kinds(first))
@@ -159,7 +159,7 @@ def test_a_prompt_that_is_no_script_is_answered_with_a_small_turn(prompt: str) -
     assert texts(first) == texts(again)
 
 
-def test_people_may_be_shown_another_prompt_than_the_script() -> None:
+def test_the_user_may_be_shown_another_prompt_than_the_script() -> None:
     script = "prompt Fix the login\nsay on it"
     started = Stage().prompt(script)[0]
 
@@ -167,7 +167,7 @@ def test_people_may_be_shown_another_prompt_than_the_script() -> None:
     assert ("Fix the login", prompt_digest(script)) == (started.prompt, started.digest)
 
 
-def test_a_request_is_sealed_and_holds_the_turn_until_it_is_answered() -> None:
+def test_a_request_is_sealed_and_blocks_the_turn_until_it_is_answered() -> None:
     stage = Stage()
     facts = stage.prompt("ask git push --force\n  pushed\nsay done")
 
@@ -182,7 +182,7 @@ def test_a_request_is_sealed_and_holds_the_turn_until_it_is_answered() -> None:
     assert "pushed" == next(fact.output for fact in after if isinstance(fact, ToolFinished))
 
 
-def test_always_is_remembered_for_what_its_rule_says_and_nothing_else() -> None:
+def test_always_is_remembered_exactly_for_its_rule() -> None:
     stage = Stage()
     stage.prompt("ask git push\nask git push --tags\nask git pushy\nask git push && rm -rf /\nsay end")
     facts = stage.answer(Decision.ALWAYS)
@@ -204,14 +204,14 @@ def test_always_is_remembered_for_what_its_rule_says_and_nothing_else() -> None:
         ("echo a:*", ""),
     ],
 )
-def test_the_rule_of_always_says_exactly_what_it_would_allow(command: str, rule: str) -> None:
+def test_the_rule_of_always_states_exactly_what_it_allows(command: str, rule: str) -> None:
     (request,) = asked(Stage().prompt(f"ask {command}"))
 
     assert rule == request.rule
     assert (Decision.ALWAYS in request.choices) == bool(rule)
 
 
-def test_denied_the_agent_says_so_and_goes_on() -> None:
+def test_a_denied_agent_reports_it_and_continues() -> None:
     stage = Stage()
     stage.prompt("ask rm -r build\nsay done")
 
@@ -221,7 +221,7 @@ def test_denied_the_agent_says_so_and_goes_on() -> None:
     assert ToolStarted not in kinds(facts)
 
 
-def test_an_edited_input_is_what_is_used_and_is_said() -> None:
+def test_an_edited_input_is_used_and_reported() -> None:
     stage = Stage()
     stage.prompt("ask rm -r /")
 
@@ -232,7 +232,7 @@ def test_an_edited_input_is_what_is_used_and_is_said() -> None:
     assert ("rm -r build", '{"command":"rm -r build"}') == (tool.title, tool.input)
 
 
-def test_an_edit_asks_with_its_diff_and_yields_it_when_allowed() -> None:
+def test_an_edit_is_requested_with_its_diff_and_returns_it_when_allowed() -> None:
     stage = Stage()
     (request,) = asked(stage.prompt("edit a.py\n  -x\n  +y"))
 
@@ -241,7 +241,7 @@ def test_an_edit_asks_with_its_diff_and_yields_it_when_allowed() -> None:
     assert [request.shown] == [fact.diff for fact in stage.answer(Decision.ALLOW) if isinstance(fact, ToolFinished)]
 
 
-def test_joined_requests_are_open_together_and_answered_in_any_order() -> None:
+def test_joined_requests_are_open_at_the_same_time_and_answered_in_any_order() -> None:
     stage = Stage()
     facts = stage.prompt("ask a x &\nask b x &\nsay meanwhile\nquestion c?|d|e")
 
@@ -283,7 +283,7 @@ def test_every_kind_of_request_can_be_answered(script: str, kind: RequestKind, d
         ("question a?|b|c", {"decision": Decision.CHOOSE, "labels": ("b", "c")}, UnableError),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused_and_the_request_stays_open(
+def test_an_invalid_answer_is_refused_and_the_request_stays_open(
     script: str, answer: dict[str, object], error: type[Exception]
 ) -> None:
     stage = Stage()
@@ -296,7 +296,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_the_request_stays_open(
     assert [request] == list(stage.actor.open.values())
 
 
-def test_several_labels_may_be_chosen_where_the_script_says_so() -> None:
+def test_several_labels_may_be_chosen_if_the_script_allows_it() -> None:
     stage = Stage()
     stage.prompt("choose Which?|red|green|blue")
 
@@ -321,7 +321,7 @@ def test_later_leaves_the_request_open() -> None:
         ("limit 1000", [LimitLifted]),
     ],
 )
-def test_an_interrupt_ends_the_turn_and_withdraws_what_it_asked(script: str, finishing: list[type[Event]]) -> None:
+def test_an_interrupt_ends_the_turn_and_withdraws_its_requests(script: str, finishing: list[type[Event]]) -> None:
     stage = Stage()
     stage.actor.prompt(Prompt(text=script), START)
     for _ in range(20):
@@ -337,7 +337,7 @@ def test_an_interrupt_ends_the_turn_and_withdraws_what_it_asked(script: str, fin
     assert not stage.actor.busy
 
 
-def test_what_was_said_before_an_interrupt_stays_said() -> None:
+def test_text_before_an_interrupt_is_kept() -> None:
     stage = Stage()
     stage.actor.prompt(Prompt(text="say one two three"), START)
     stage.go_on(until=SpokenText)
@@ -357,7 +357,7 @@ def test_a_tool_that_was_interrupted_has_failed() -> None:
     assert [False] == [fact.ok for fact in stage.go_on() if isinstance(fact, ToolFinished)]
 
 
-def test_after_an_interrupt_nothing_of_the_script_comes_back() -> None:
+def test_after_an_interrupt_nothing_of_the_script_continues() -> None:
     stage = Stage()
     (request,) = asked(stage.prompt("ask a\nsay never"))
     stage.actor.answer(Answer(request=request.id, digest=request.digest, decision=Decision.ALLOW))
@@ -367,14 +367,14 @@ def test_after_an_interrupt_nothing_of_the_script_comes_back() -> None:
     assert [TurnStarted, NoticeRaised, TurnEnded] == kinds(stage.prompt("notice new"))
 
 
-def test_an_interrupt_of_an_idle_agent_is_nothing() -> None:
+def test_an_interrupt_of_an_idle_agent_has_no_effect() -> None:
     stage = Stage()
     stage.actor.interrupt(START)
 
     assert [] == stage.go_on()
 
 
-def test_prompts_to_a_busy_agent_wait_in_their_order() -> None:
+def test_prompts_to_a_busy_agent_wait_in_order() -> None:
     stage = Stage()
     stage.prompt("ask a")
     for text in ("say one", "say two"):
@@ -384,7 +384,7 @@ def test_prompts_to_a_busy_agent_wait_in_their_order() -> None:
     assert ["one", "two"] == texts(stage.answer(Decision.ALLOW))
 
 
-def test_a_prompt_may_interrupt_and_goes_first() -> None:
+def test_a_prompt_may_interrupt_and_is_sent_first() -> None:
     stage = Stage()
     stage.prompt("hang")
     stage.actor.prompt(Prompt(text="say queued"), stage.now)
@@ -395,7 +395,7 @@ def test_a_prompt_may_interrupt_and_goes_first() -> None:
     assert ["interrupted", "done", "done"] == [fact.reason for fact in facts if isinstance(fact, TurnEnded)]
 
 
-def test_a_prompt_that_will_not_wait_is_refused_by_a_busy_agent() -> None:
+def test_a_prompt_that_refuses_to_wait_is_refused_by_a_busy_agent() -> None:
     stage = Stage()
     stage.prompt("hang")
 
@@ -404,7 +404,7 @@ def test_a_prompt_that_will_not_wait_is_refused_by_a_busy_agent() -> None:
 
 
 @pytest.mark.parametrize("ending", ["wait", "fail no network", "limit"])
-def test_the_next_prompt_goes_on_with_the_rest(ending: str) -> None:
+def test_the_next_prompt_continues_the_script(ending: str) -> None:
     stage = Stage()
     before = stage.prompt(f"say one\n{ending}\nsay two")
 
@@ -427,7 +427,7 @@ def test_failing_ends_the_turn_with_its_error_and_withdraws_requests() -> None:
     assert ("error", "no network") == next((f.reason, f.error) for f in facts if isinstance(f, TurnEnded))
 
 
-def test_a_limit_says_until_when_and_is_lifted_then() -> None:
+def test_a_limit_has_its_end_and_is_lifted_then() -> None:
     stage = Stage(speed=2)
     facts = stage.prompt("limit 60\nsay back")
 
@@ -446,7 +446,7 @@ def test_a_limit_without_a_time_ends_the_turn() -> None:
 @pytest.mark.parametrize(
     ("script", "code", "signal"), [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGSEGV", None, "SIGSEGV")]
 )
-def test_a_crash_is_its_last_word(script: str, code: int | None, signal: str | None) -> None:
+def test_a_crash_is_its_last_output(script: str, code: int | None, signal: str | None) -> None:
     stage = Stage()
     facts = stage.prompt(f"ask a &\n{script}\nsay never")
 
@@ -459,7 +459,7 @@ def test_a_crash_is_its_last_word(script: str, code: int | None, signal: str | N
         stage.actor.prompt(Prompt(text="x"), stage.now)
 
 
-def test_ended_it_ends_its_turn_first_and_only_once() -> None:
+def test_an_ended_agent_ends_its_turn_first_and_only_once() -> None:
     stage = Stage()
     stage.prompt("ask a")
     for _ in range(2):
@@ -468,7 +468,7 @@ def test_ended_it_ends_its_turn_first_and_only_once() -> None:
     assert [RequestWithdrawn, TurnEnded, SessionEnded] == kinds(stage.go_on())
 
 
-def test_a_loop_plays_its_script_again_by_itself() -> None:
+def test_a_loop_repeats_its_script_by_itself() -> None:
     stage = Stage()
     stage.actor.prompt(Prompt(text="prompt Keep on\nsay round\nloop"), START)
 
@@ -480,7 +480,7 @@ def test_a_loop_plays_its_script_again_by_itself() -> None:
     assert {"Keep on"} == {turn.prompt for turn in turns}
 
 
-def test_one_can_talk_to_an_agent_that_loops() -> None:
+def test_a_looping_agent_accepts_prompts() -> None:
     stage = Stage()
     stage.actor.prompt(Prompt(text="say round\nloop"), START)
     stage.go_on(until=TurnEnded)

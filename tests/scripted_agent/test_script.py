@@ -112,7 +112,7 @@ def test_each_verb_is_one_step(line: str, step: steps.AnyStep) -> None:
         ("hang up", "it takes no argument"),
     ],
 )
-def test_a_line_that_cannot_be_read_says_why(line: str, why: str) -> None:
+def test_an_unreadable_line_gives_the_reason(line: str, why: str) -> None:
     (bad,) = parse(line)
 
     assert isinstance(bad, steps.BadStep)
@@ -139,7 +139,7 @@ def test_a_text_with_a_verb_is_a_script(text: str) -> None:
     assert is_script(text)
 
 
-def test_how_long_an_agent_takes_to_start_stands_in_its_script() -> None:
+def test_the_start_time_of_an_agent_is_in_its_script() -> None:
     assert 3.0 == boot_s("prompt x\nboot 3\nsay y")
     assert 0.0 == boot_s("boot the machine")
 
@@ -154,7 +154,7 @@ lines = st.one_of(
 
 
 @given(st.lists(lines, max_size=12).map("\n".join))
-def test_any_text_can_be_read_or_its_lines_are_named(text: str) -> None:
+def test_any_text_is_read_or_its_bad_lines_are_named(text: str) -> None:
     numbers = [step.line for step in parse(text)]
 
     said = {n: line for n, line in enumerate(text.split("\n"), 1) if line.strip() and not line.startswith("#")}
@@ -165,7 +165,7 @@ def test_any_text_can_be_read_or_its_lines_are_named(text: str) -> None:
         assert any(head <= number < behind for number in numbers), f"line {head} is lost"
 
 
-def test_a_person_sees_a_scripts_prompt_in_its_place_and_any_other_text_as_it_is() -> None:
+def test_the_user_sees_a_scripts_prompt_in_its_place_and_any_other_text_unchanged() -> None:
     assert "Mend it." == displayed_prompt("prompt Mend it.\nsay Done.")
     assert "say Done." == displayed_prompt("say Done.")
     assert "Mend it, then\nprompt me." == displayed_prompt("Mend it, then\nprompt me.")

@@ -134,7 +134,7 @@ def test_it_has_a_screen_of_its_own_with_a_prompt_at_the_bottom(agent: Program) 
     assert b"\x1b[?2004h" in agent.written
 
 
-def test_what_is_typed_and_sent_with_enter_is_a_prompt(agent: Program) -> None:
+def test_text_typed_and_sent_with_enter_is_a_prompt(agent: Program) -> None:
     agent.type("say héllo 漢字\r")
     screen = agent.until_shown("  héllo")
     agent.until_state("done")
@@ -143,7 +143,7 @@ def test_what_is_typed_and_sent_with_enter_is_a_prompt(agent: Program) -> None:
     assert "❯" == agent.screen[-2]
 
 
-def test_other_words_are_answered(agent: Program) -> None:
+def test_other_text_is_answered(agent: Program) -> None:
     agent.type("Could you look at the login?\r")
     agent.until_state("done")
 
@@ -250,7 +250,7 @@ def test_escape_interrupts(agent: Program, script: str) -> None:
     assert "idle" == agent.until_state("idle")["state"]
 
 
-def test_keys_right_behind_an_escape_are_not_lost(agent: Program) -> None:
+def test_keys_right_after_an_escape_are_not_lost(agent: Program) -> None:
     agent.type("hang\r")
     agent.until_state("working")
     agent.type(b"\x1b\x1b[200~say on\x1b[201~\r")
@@ -259,7 +259,7 @@ def test_keys_right_behind_an_escape_are_not_lost(agent: Program) -> None:
     assert "  on" in agent.screen
 
 
-def test_its_state_is_told_from_start_to_end(agent: Program) -> None:
+def test_its_state_is_reported_from_start_to_end(agent: Program) -> None:
     agent.type("hang\r")
     agent.until_state("working")
     agent.type("\x1b")
@@ -279,7 +279,7 @@ def test_the_window_is_named_after_the_prompt(agent: Program) -> None:
     assert "\x1b]2;scripted · Fix the \ufffdlogin\x07".encode() in agent.written
 
 
-def test_nothing_foreign_acts_on_the_terminal(agent: Program) -> None:
+def test_no_control_character_reaches_the_terminal(agent: Program) -> None:
     agent.type(b"\x1b[200~say a\x1b]52;c;Zm9v\x07b\x9b6n\x1b[6nc\nask d\x1b[31m\x1b[201~\r")
     agent.until_state("blocked")
 
@@ -301,7 +301,7 @@ def test_a_new_size_is_drawn_at_once(agent: Program) -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (5, 4), (9, 2)])
-def test_a_tiny_terminal_is_no_reason_to_fall(agent: Program, size: tuple[int, int]) -> None:
+def test_a_tiny_terminal_causes_no_crash(agent: Program, size: tuple[int, int]) -> None:
     agent.resize(*size)
     agent.type("say hello\nask git push\r")
     agent.until_state("blocked")
@@ -336,7 +336,7 @@ def is_as_before(program: Program) -> bool:
 
 
 @pytest.mark.parametrize("keys", ["\x04", "\x03\x03", "draft\x03\x03"], ids=["ctrl-d", "ctrl-c twice", "with a draft"])
-def test_it_is_left_by_ctrl_d_or_ctrl_c_twice(agent: Program, keys: str) -> None:
+def test_ctrl_d_or_two_ctrl_c_end_it(agent: Program, keys: str) -> None:
     agent.type(keys)
 
     assert 0 == agent.until_over()
@@ -354,7 +354,7 @@ def test_ctrl_c_once_only_clears_the_draft(agent: Program) -> None:
 
 
 @pytest.mark.parametrize(("crash", "code"), [("3", 3), ("0", 0), ("SIGKILL", -9), ("-15", -15), ("SIGSEGV", -11)])
-def test_a_crash_is_real_and_leaves_the_terminal_as_it_was(agent: Program, crash: str, code: int) -> None:
+def test_a_crash_is_real_and_restores_the_terminal(agent: Program, crash: str, code: int) -> None:
     agent.type(f"say last words\ncrash {crash}\r")
 
     assert code == agent.until_over()
@@ -363,7 +363,7 @@ def test_a_crash_is_real_and_leaves_the_terminal_as_it_was(agent: Program, crash
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
-def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(agent: Program, number: signal.Signals) -> None:
+def test_a_signal_ends_it_and_restores_the_terminal(agent: Program, number: signal.Signals) -> None:
     agent.process.send_signal(number)
 
     assert -number == agent.until_over()
@@ -386,7 +386,7 @@ def test_a_script_comes_from_a_file_or_from_the_command_line(tmp_path: Path) -> 
             assert said in program.screen
 
 
-def test_it_says_that_it_starts_while_its_script_boots() -> None:
+def test_it_reports_starting_while_its_script_boots() -> None:
     with Program("-c", "boot 1000\nsay never") as program:
         program.until_shown("scripted agent · starting")
         program.type("\x04")
@@ -414,7 +414,7 @@ def test_without_colours_it_uses_none() -> None:
         ([], 2, "must be a terminal"),
     ],
 )
-def test_what_makes_no_sense_is_a_sentence(arguments: list[str], code: int, said: str) -> None:
+def test_an_invalid_option_gives_a_sentence(arguments: list[str], code: int, said: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "kasmon.scripted", *arguments],
         stdin=subprocess.DEVNULL,
@@ -449,7 +449,7 @@ def test_only_signals_that_end_a_process_are_offered() -> None:
         (b"\x1bx\x00\x1b[<0;1;1M\x1b[I", []),
     ],
 )
-def test_bytes_are_keys_however_they_are_cut(data: bytes, keys: list[Key]) -> None:
+def test_bytes_are_keys_at_any_cut(data: bytes, keys: list[Key]) -> None:
     whole, cut = Keyboard(), Keyboard()
 
     assert keys == list(whole.feed(data))
@@ -467,7 +467,7 @@ def _joined(keys: list[Key]) -> list[Key]:
     return joined
 
 
-def test_an_escape_alone_is_a_key_when_nothing_follows() -> None:
+def test_an_escape_alone_is_a_key_when_nothing_follows_it() -> None:
     keyboard = Keyboard()
 
     assert [] == list(keyboard.feed(b"\x1b"))

@@ -49,7 +49,7 @@ def test_the_last_event_of_a_kind_is_found_even_if_a_text_quotes_one(log: EventL
     assert ["second"] == [each.command for each in found.slash_commands]
 
 
-def test_what_was_appended_is_read_in_order(log: EventLog) -> None:
+def test_appended_events_are_read_in_order(log: EventLog) -> None:
     for text in ("one", "two", "three"):
         log.append(said(text))
 
@@ -58,7 +58,7 @@ def test_what_was_appended_is_read_in_order(log: EventLog) -> None:
 
 @FRESH
 @given(history=st.lists(facts(), max_size=8))
-def test_every_fact_is_read_as_it_was_written(history: list[Event], tmp_path: Path) -> None:
+def test_every_event_is_read_as_it_was_written(history: list[Event], tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
     log.path.unlink(missing_ok=True)
     log.path.touch()
@@ -95,7 +95,7 @@ def test_a_session_without_a_log_says_so_and_an_empty_log_is_no_error(log: Event
 # The cursor
 
 
-def test_reading_goes_on_where_it_stopped(log: EventLog) -> None:
+def test_reading_continues_where_it_stopped(log: EventLog) -> None:
     log.append(said("one"))
     (_, cursor) = next(iter(log.read()))
     log.append(said("two"))
@@ -103,7 +103,7 @@ def test_reading_goes_on_where_it_stopped(log: EventLog) -> None:
     assert ["two"] == texts(log, cursor)
 
 
-def test_appending_returns_the_cursor_behind_what_was_appended(log: EventLog) -> None:
+def test_appending_returns_the_cursor_after_the_event(log: EventLog) -> None:
     log.append(said("one"))
     cursor = log.append(said("two"))
     log.append(said("three"))
@@ -114,7 +114,7 @@ def test_appending_returns_the_cursor_behind_what_was_appended(log: EventLog) ->
 
 @FRESH
 @given(stops=st.lists(st.integers(0, 5), max_size=6))
-def test_however_often_a_reader_stops_it_loses_and_repeats_nothing(stops: list[int], tmp_path: Path) -> None:
+def test_a_reader_that_stops_at_any_point_loses_and_repeats_nothing(stops: list[int], tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
     log.path.unlink(missing_ok=True)
     log.path.touch()
@@ -139,7 +139,7 @@ def test_however_often_a_reader_stops_it_loses_and_repeats_nothing(stops: list[i
 LINES = [said("the first"), said("wörds ⟨in⟩ {braces}"), said("")]
 
 
-def test_a_line_torn_at_any_byte_is_left_for_later_then_skipped(log: EventLog) -> None:
+def test_a_line_cut_at_any_byte_is_left_for_later_then_skipped(log: EventLog) -> None:
     """Its writer died in the middle; the next one goes on. Without its newline alone, the line is there."""
     first, torn, last = LINES
     for length in range(len(encode(torn)) + 1):
@@ -154,7 +154,7 @@ def test_a_line_torn_at_any_byte_is_left_for_later_then_skipped(log: EventLog) -
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(event=facts(), data=st.data())
-def test_a_torn_fact_of_any_kind_is_never_read_as_another(event: Event, data: st.DataObject, tmp_path: Path) -> None:
+def test_a_cut_event_of_any_kind_is_never_read_as_another(event: Event, data: st.DataObject, tmp_path: Path) -> None:
     """A piece of JSON that happens to end in a brace is no fact either."""
     log = EventLog(tmp_path / "events.jsonl")
     line = encode(event)
@@ -164,7 +164,7 @@ def test_a_torn_fact_of_any_kind_is_never_read_as_another(event: Event, data: st
     assert [LINES[0]] == [event for event, _ in log.read()]
 
 
-def test_a_line_that_grows_while_it_is_read_comes_once_it_is_whole(log: EventLog) -> None:
+def test_a_line_that_grows_while_it_is_read_is_returned_once_it_is_whole(log: EventLog) -> None:
     line = encode(LINES[0]) + b"\n"
     heard, cursor = [], START
     for length in range(1, len(line) + 1):
@@ -195,7 +195,7 @@ def test_a_line_of_a_later_version_is_kept_raw_and_foreign_bytes_do_not_stop_the
     [b"\0\xff\xfe garbage\n", b'{"kind":"of.tomorrow"}\n{}\nnull\n\n', encode(LINES[1])[:-3], b"half a li"],
     ids=["no text", "of tomorrow", "torn", "torn, and no JSON"],
 )
-def test_what_could_not_be_read_stays_as_it_was_whatever_comes_behind_it(log: EventLog, foreign: bytes) -> None:
+def test_an_unreadable_line_stays_unchanged_whatever_follows_it(log: EventLog, foreign: bytes) -> None:
     log.path.write_bytes(encode(LINES[0]) + b"\n" + foreign)
 
     known = list(log.read())
@@ -245,7 +245,7 @@ def test_a_writer_waits_for_the_one_before(log: EventLog) -> None:
     assert ["first", "one"] == texts(log)
 
 
-def test_a_reader_beside_a_writer_hears_everything_once(log: EventLog) -> None:
+def test_a_reader_beside_a_writer_reads_everything_once(log: EventLog) -> None:
     log.path.touch()
     writer = _process(_write_many, log.path, 7)
     heard: list[str] = []
@@ -264,7 +264,7 @@ def test_a_reader_beside_a_writer_hears_everything_once(log: EventLog) -> None:
     assert [f"7/{n}" for n in range(150)] == heard
 
 
-def test_a_writer_killed_at_any_moment_leaves_only_whole_facts(log: EventLog) -> None:
+def test_a_writer_killed_at_any_moment_leaves_only_whole_events(log: EventLog) -> None:
     log.path.touch()
     for round_number in range(5):
         writer = _process(_write_for_ever, log.path, round_number)
@@ -286,7 +286,7 @@ LONG = len(encode(MessageWritten(at=1.0, text="x" * 300)))
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, LONG - 1, LONG], ids=["none", "a byte", "some", "no end", "no newline"])
-def test_a_full_disk_fails_plainly_and_leaves_nothing_of_what_failed(room: int, log: EventLog) -> None:
+def test_a_full_disk_fails_with_an_error_and_leaves_no_part_of_the_event(room: int, log: EventLog) -> None:
     log.append(said("before"))
     writer = _process(_write_into_a_limit, log.path, log.size() + room)
     writer.join(30)
@@ -298,7 +298,7 @@ def test_a_full_disk_fails_plainly_and_leaves_nothing_of_what_failed(room: int, 
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, LONG - 1, LONG], ids=["none", "a byte", "some", "no end", "no newline"])
-def test_what_a_full_disk_kept_out_goes_in_once_when_there_is_room(room: int, log: EventLog) -> None:
+def test_an_event_that_a_full_disk_refused_is_written_once_when_there_is_space(room: int, log: EventLog) -> None:
     writer = _process(_write_when_there_is_room, log.path, room)
     writer.join(30)
 

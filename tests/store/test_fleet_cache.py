@@ -83,7 +83,9 @@ def is_used(paths: Paths) -> bool:
 
 @settings(max_examples=60)
 @given(told=st.lists(facts(), max_size=12), at=st.data())
-def test_the_index_and_the_rest_of_the_log_are_the_whole_log(told: list[events.Event], at: st.DataObject) -> None:
+def test_the_index_and_the_rest_of_the_log_give_the_whole_log_at_any_cut(
+    told: list[events.Event], at: st.DataObject
+) -> None:
     env = Env()
     try:
         env.has(ME)
@@ -99,7 +101,7 @@ def test_the_index_and_the_rest_of_the_log_are_the_whole_log(told: list[events.E
         env.close()
 
 
-def test_whatever_an_agent_asks_for_fits_into_the_index(env: Env) -> None:
+def test_any_request_of_an_agent_fits_into_the_index(env: Env) -> None:
     asked = {"big": 10**40, "small": -(10**40), "text": "\0\x1b\u2028", "deep": [[[[[]]]]]}
     request = Request(id=RequestId(f"{ME}-1"), session=SessionId(ME), input=asked)
     env.tells(ME, events.RequestOpened(at=NOW, request=request))
@@ -109,7 +111,7 @@ def test_whatever_an_agent_asks_for_fits_into_the_index(env: Env) -> None:
     assert from_scratch(env.paths) == from_index(env.paths)
 
 
-def test_what_the_index_covers_is_not_read_again(env: Env) -> None:
+def test_indexed_events_are_not_read_again(env: Env) -> None:
     written(env.paths)
     log = env.paths.log(ME)
     log.write_bytes(b" " * (log.stat().st_size - 1) + b"\n")
@@ -120,7 +122,7 @@ def test_what_the_index_covers_is_not_read_again(env: Env) -> None:
     assert (1, "and more") == (session.turns, session.last_line)
 
 
-def test_renamed_and_forgotten_sessions_are_so_in_the_index_too(env: Env) -> None:
+def test_renamed_and_removed_sessions_are_so_in_the_index_too(env: Env) -> None:
     env.has("third")
     fold = written(env.paths)
     keeper = FleetCache(env.paths.index)
@@ -162,7 +164,7 @@ def test_a_fleet_log_that_was_replaced_voids_the_index(env: Env) -> None:
     assert {} == from_index(env.paths)
 
 
-def test_a_log_that_goes_missing_takes_its_facts_along(env: Env) -> None:
+def test_a_deleted_log_removes_its_events(env: Env) -> None:
     written(env.paths)
     env.paths.log(ME).unlink()
 
@@ -184,7 +186,7 @@ def spoil(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["emptied", "cut in the middle", "no database", "overwritten pages"])
-def test_a_damaged_index_changes_nothing_that_is_seen(env: Env, how: str) -> None:
+def test_a_damaged_index_changes_no_result(env: Env, how: str) -> None:
     written(env.paths)
     spoil(env.paths.index, how)
     fold = FleetIndex(env.paths)
@@ -223,7 +225,7 @@ def test_one_bad_page_is_enough_to_set_an_index_aside(env: Env) -> None:
     assert [pages[:100]] == [path.read_bytes()[:100] for path in env.paths.state.glob("index.db~*")]
 
 
-def test_a_row_that_does_not_read_voids_the_index(env: Env) -> None:
+def test_an_unreadable_row_voids_the_index(env: Env) -> None:
     written(env.paths)
     database = connect(env.paths.index, writing=True)
     database.execute("UPDATE session SET folded = x'c1' WHERE id = ?", (ME,))
@@ -265,12 +267,14 @@ def imported(module: str) -> set[str]:
     return found
 
 
-def test_the_fold_is_known_by_all_that_decides_what_a_log_adds_up_to() -> None:
+def test_the_version_of_the_fold_covers_all_code_that_it_depends_on() -> None:
     assert set(fleet_cache.FOLDED_BY) == imported("store/fleet_index.py") - {"errors.py", "paths.py"}
 
 
 @pytest.mark.parametrize("changed", fleet_cache.FOLDED_BY)
-def test_a_changed_fold_voids_an_index(env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
+def test_a_changed_fold_voids_the_index(
+    env: Env, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
     for name in fleet_cache.FOLDED_BY:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, tmp_path / name)
@@ -283,7 +287,7 @@ def test_a_changed_fold_voids_an_index(env: Env, tmp_path: Path, monkeypatch: py
     assert not is_used(env.paths)
 
 
-def test_without_its_source_the_fold_is_known_by_its_version(tmp_path: Path) -> None:
+def test_without_its_source_the_fold_has_its_version_number(tmp_path: Path) -> None:
     assert kasmon.__version__ == fleet_cache.fold_name(tmp_path)
 
 
@@ -335,7 +339,7 @@ def test_a_reader_makes_no_index_where_there_is_none(env: Env) -> None:
     assert not env.paths.index.exists()
 
 
-def test_the_index_is_ours_alone_has_no_memory_map_and_no_write_ahead_log(env: Env) -> None:
+def test_the_index_is_private_has_no_memory_map_and_no_write_ahead_log(env: Env) -> None:
     written(env.paths)
     for writing in (True, False):
         database = connect(env.paths.index, writing=writing)
@@ -414,7 +418,7 @@ except Exception as error:
 """
 
 
-def test_a_disk_that_takes_no_more_is_an_error_that_says_so(env: Env) -> None:
+def test_a_full_disk_is_an_error_that_names_it(env: Env) -> None:
     crowd(env)
     environment = {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.paths.environment_variables()}
 
@@ -425,7 +429,9 @@ def test_a_disk_that_takes_no_more_is_an_error_that_says_so(env: Env) -> None:
 
 
 @pytest.mark.parametrize("way", ["a folder", "a link"])
-def test_an_index_that_the_system_does_not_open_is_an_error_with_its_name_and_written_later(env: Env, way: str) -> None:
+def test_an_index_that_the_system_refuses_to_open_is_an_error_that_names_it_and_is_written_later(
+    env: Env, way: str
+) -> None:
     target = env.paths.index.with_name("elsewhere")
     if way == "a folder":
         env.paths.index.mkdir()

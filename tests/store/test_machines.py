@@ -9,7 +9,7 @@ from kasmon.store.machines import ChildRegister, Machine, require_free, write_ma
 
 
 @pytest.mark.parametrize("name", ["any", "local", "A", "../x", "gpu:1", ""])
-def test_a_name_that_means_something_else_registers_no_machine(name: str) -> None:
+def test_a_name_with_another_meaning_registers_no_machine(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be the name of a machine"):
         require_free(user_paths(), name)
 

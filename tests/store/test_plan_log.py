@@ -30,7 +30,7 @@ def book(where: Paths) -> PlanLog:
     return book
 
 
-def test_a_book_folds_what_was_added_since_it_was_last_read(book: PlanLog) -> None:
+def test_a_plan_log_folds_events_added_since_it_was_last_read(book: PlanLog) -> None:
     assert book.more()
     assert not book.more()
     book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
@@ -39,7 +39,7 @@ def test_a_book_folds_what_was_added_since_it_was_last_read(book: PlanLog) -> No
     assert ("/f.md", TaskState.RUNNING) == (book.run.file, book.run.of("a").state)
 
 
-def test_whoever_comes_later_reads_the_same(where: Paths, book: PlanLog) -> None:
+def test_a_later_reader_gets_the_same_state(where: Paths, book: PlanLog) -> None:
     book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
     book.record_decision("pause")
     other = PlanLog(where, "tidy")
@@ -50,14 +50,14 @@ def test_whoever_comes_later_reads_the_same(where: Paths, book: PlanLog) -> None
     assert "paused" == other.run.state
 
 
-def test_a_book_that_nobody_wrote_is_empty(where: Paths) -> None:
+def test_an_unwritten_plan_log_is_empty(where: Paths) -> None:
     book = PlanLog(where, "tidy")
 
     assert not book.more()
     assert (0, "") == (book.size(), book.run.file)
 
 
-def test_half_a_line_is_left_until_it_is_whole(book: PlanLog) -> None:
+def test_a_partial_line_is_left_until_it_is_whole(book: PlanLog) -> None:
     path = book.folder / "events.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"kind":"plan.steered","at":5,"de')
@@ -70,7 +70,7 @@ def test_half_a_line_is_left_until_it_is_whole(book: PlanLog) -> None:
 
 
 @pytest.mark.parametrize("line", [b"\n", b"\0\0\0\n", b"no fact\n", b'{"kind":"task.flew","at":1}\n', b"\xff\xfe\n"])
-def test_a_broken_line_is_no_end_of_the_book(book: PlanLog, line: bytes) -> None:
+def test_a_broken_line_does_not_end_the_log(book: PlanLog, line: bytes) -> None:
     with (book.folder / "events.jsonl").open("ab") as log:
         log.write(line)
     book.record_decision("pause")
@@ -95,7 +95,7 @@ def test_many_writers_lose_nothing(where: Paths, book: PlanLog) -> None:
     assert [10] * 8 == [book.run.of(f"t{number}").attempt for number in range(8)]
 
 
-def test_what_cannot_be_written_says_so(book: PlanLog) -> None:
+def test_a_failed_write_gives_an_error(book: PlanLog) -> None:
     (book.folder / "events.jsonl").unlink()
     (book.folder / "events.jsonl").mkdir()
 
@@ -113,7 +113,7 @@ def test_the_agreed_text_is_found_under_its_own_name(book: PlanLog) -> None:
     assert "tidy.toml" == book.agreed.name
 
 
-def test_results_go_by_the_number_of_their_task_whatever_it_is_called(book: PlanLog) -> None:
+def test_results_have_the_number_of_their_task_for_any_name(book: PlanLog) -> None:
     assert book.folder / "results" / "task-3.md" == book.result(Task(id="../../etc/passwd", number=3))
 
 
@@ -124,7 +124,7 @@ def test_all_plans_are_listed_by_their_ids(where: Paths, book: PlanLog) -> None:
     assert [] == plans(Paths(state=where.state / "no", given_runtime=where.runtime, config=where.config))
 
 
-def test_facts_say_who_decided_what(book: PlanLog) -> None:
+def test_events_have_the_actor_of_each_decision(book: PlanLog) -> None:
     book.add(TaskBegan(at=2, task="a", attempt=1, session="s"))
     book.add(TaskClaimed(at=3, task="a", attempt=1, by="said"))
     book.record_decision("replace", "a", "codex")

@@ -61,7 +61,7 @@ def test_a_record_that_was_changed_opens_nothing(paths: Paths, field: str) -> No
     assert links.find(token) is None
 
 
-def test_it_is_used_once_also_from_another_process(paths: Paths) -> None:
+def test_a_link_is_used_once_also_from_another_process(paths: Paths) -> None:
     token = RequestLinks(paths).create(ASKED, 15, NOW)
     mine, other = RequestLinks(paths), RequestLinks(paths)
     link = mine.find(token)
@@ -73,7 +73,9 @@ def test_it_is_used_once_also_from_another_process(paths: Paths) -> None:
     assert (LinkState.USED, Decision.DENY, NOW + 1) == (kept.state(NOW + 3), kept.decision, kept.used_at)
 
 
-def test_an_unwritten_record_of_use_leaves_the_link_open(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_use_that_cannot_be_written_leaves_the_link_open(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     links = RequestLinks(paths)
     links.create(ASKED, 15, NOW)
 
@@ -103,7 +105,9 @@ def test_one_or_all_are_revoked_and_a_used_one_stays_used(paths: Paths) -> None:
         links.revoke(NOW, "other")
 
 
-def test_records_are_bounded_and_open_ones_stay_longest(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_only_so_many_records_and_open_ones_stay_longest(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(request_links, "MAX_LINKS", 3)
     links = RequestLinks(paths)
     opened, used, *more = (links.create(ASKED, 15, NOW + number) for number in range(4))
@@ -117,7 +121,7 @@ def test_records_are_bounded_and_open_ones_stay_longest(paths: Paths, monkeypatc
     assert 1 == len(links.list_all()), "links that expired a day ago are forgotten"
 
 
-def test_a_damaged_file_opens_nothing_and_the_next_link_works(paths: Paths) -> None:
+def test_a_damaged_file_accepts_no_link_and_the_next_link_works(paths: Paths) -> None:
     links = RequestLinks(paths)
     token = links.create(ASKED, 15, NOW)
     paths.request_links.write_bytes(b"{")

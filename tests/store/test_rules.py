@@ -30,7 +30,7 @@ def test_there_are_none_at_first_and_a_rule_is_kept_under_an_id_of_its_own(book:
     assert 0o600 == book.path.stat().st_mode & 0o777
 
 
-def test_saying_the_same_again_adds_nothing(book: RuleBook) -> None:
+def test_adding_the_same_rule_again_adds_nothing(book: RuleBook) -> None:
     assert book.add(rule()) == book.add(msgspec.structs.replace(rule(), made_at=7.0, request="abcdefgh-9"))
     assert 1 == len(book.read())
 
@@ -50,12 +50,12 @@ def test_a_revoked_rule_is_gone_and_its_id_is_not_given_to_another(book: RuleBoo
     assert "k3" == book.add(rule("git fetch")).id
 
 
-def test_revoking_what_is_not_there_is_an_error(book: RuleBook) -> None:
+def test_revoking_a_missing_rule_is_an_error(book: RuleBook) -> None:
     with pytest.raises(NotFoundError, match="'k9'"):
         book.remove("k9")
 
 
-def test_a_forgotten_session_leaves_no_rule(book: RuleBook) -> None:
+def test_a_removed_session_leaves_no_rule(book: RuleBook) -> None:
     book.add(rule())
     other = book.add(rule(of="bcdefghi"))
     book.drop_session("abcdefgh")
@@ -64,7 +64,7 @@ def test_a_forgotten_session_leaves_no_rule(book: RuleBook) -> None:
 
 
 @pytest.mark.parametrize("text", ["[[rule", "rule = 7", '[[rule]]\nid = "k1"\n', "\x00", f"x = {'9' * 5000}"])
-def test_a_file_that_cannot_be_read_is_an_error_and_stays(book: RuleBook, text: str) -> None:
+def test_an_unreadable_file_is_an_error_and_stays_unchanged(book: RuleBook, text: str) -> None:
     book.path.parent.mkdir(mode=0o700)
     book.path.write_text(text)
     for use in (book.read, lambda: book.add(rule()), lambda: book.remove("k1")):
@@ -74,14 +74,14 @@ def test_a_file_that_cannot_be_read_is_an_error_and_stays(book: RuleBook, text: 
     assert text == book.path.read_text()
 
 
-def test_hostile_text_comes_back_as_it_was(book: RuleBook) -> None:
+def test_hostile_text_is_preserved(book: RuleBook) -> None:
     hostile = 'a"]\n[[rule]]\nid = "k9" \x1b[31m \u202e'
     book.add(rule(hostile))
 
     assert [hostile] == [each.text for each in book.read()]
 
 
-def test_several_at_once_lose_none(book: RuleBook) -> None:
+def test_simultaneous_writers_lose_no_rule(book: RuleBook) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: RuleBook(book.path).add(rule(f"git {number}")), range(40)))
 

@@ -36,7 +36,7 @@ def state() -> Iterator[Env]:
 
 
 @pytest.mark.parametrize("session", [TOP, MIDDLE, LOW])
-def test_the_agent_of_another_machine_is_found_above_removed_sessions(state: Env, session: SessionId) -> None:
+def test_the_agent_of_another_machine_is_found_through_removed_sessions(state: Env, session: SessionId) -> None:
     assert DISTANT == find_starter_elsewhere(session, read_starters(state.paths))
     require_started_elsewhere(state.paths, session)
 
@@ -47,7 +47,7 @@ def test_a_session_that_only_agents_here_started_has_no_starter_elsewhere(state:
         require_started_elsewhere(state.paths, OTHER)
 
 
-def test_sessions_that_say_they_started_each_other_or_name_none_have_an_end(state: Env) -> None:
+def test_sessions_that_started_each_other_or_none_end_the_search(state: Env) -> None:
     starters = {
         TOP: ActingAgent(session=LOW),
         LOW: ActingAgent(session=TOP),

@@ -16,7 +16,7 @@ def lines(folder: Path) -> list[tuple[int, str]]:
     return [(number, text) for number, _, text in number_lines(everything(folder))]
 
 
-def test_lines_are_numbered_from_the_first_on_and_the_screen_stands_behind_them(tmp_path: Path) -> None:
+def test_lines_are_numbered_from_the_first_on_and_the_screen_is_after_them(tmp_path: Path) -> None:
     record = opened(tmp_path / "terminal")
     record.append(["one", "two"], 1.0)
     record.append(["three"], 2.0)
@@ -25,7 +25,7 @@ def test_lines_are_numbered_from_the_first_on_and_the_screen_stands_behind_them(
     assert [(0, "one"), (1, "two"), (2, "three"), (3, "$ _")] == lines(record.folder)
 
 
-def test_who_comes_next_goes_on_where_the_one_before_ended(tmp_path: Path) -> None:
+def test_the_next_writer_continues_where_the_last_one_ended(tmp_path: Path) -> None:
     opened(tmp_path / "terminal").append([f"line {n}" for n in range(10)], 1.0)
     record = TerminalRecord(tmp_path / "terminal", 100_000)
 
@@ -43,7 +43,7 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in record.folder.iterdir()}
 
 
-def test_the_oldest_goes_when_all_of_it_is_too_big_and_the_rest_keeps_its_numbers(tmp_path: Path) -> None:
+def test_the_oldest_lines_are_dropped_at_the_size_limit_and_the_rest_keeps_its_numbers(tmp_path: Path) -> None:
     record = opened(tmp_path / "terminal", limit_bytes=4000)
     for number in range(500):
         record.append([f"line {number}"], 1.0)
@@ -54,7 +54,7 @@ def test_the_oldest_goes_when_all_of_it_is_too_big_and_the_rest_keeps_its_number
     assert [(number, f"line {number}") for number in range(kept[0][0], 500)] == kept
 
 
-def test_a_line_torn_by_a_writer_that_died_is_skipped_and_ended(tmp_path: Path) -> None:
+def test_a_line_cut_by_a_dead_writer_is_skipped_and_ended(tmp_path: Path) -> None:
     record = opened(tmp_path / "terminal")
     record.append(["one"], 1.0)
     with parts(record.folder)[0].open("ab") as file:
@@ -65,7 +65,7 @@ def test_a_line_torn_by_a_writer_that_died_is_skipped_and_ended(tmp_path: Path) 
     assert [(0, "one"), (1, "two")] == lines(record.folder)
 
 
-def test_what_is_missing_is_said_and_nothing_before_it_counts_as_seen(tmp_path: Path) -> None:
+def test_missing_lines_are_reported_and_earlier_ones_do_not_count_as_recorded(tmp_path: Path) -> None:
     record = opened(tmp_path / "terminal")
     record.append(["one"], 1.0)
     record.append(["nine"], 2.0, gap=True)
@@ -74,7 +74,7 @@ def test_what_is_missing_is_said_and_nothing_before_it_counts_as_seen(tmp_path: 
     assert ["nine"] == TerminalRecord(record.folder, 1000).open(6)
 
 
-def test_a_record_that_is_forgotten_or_never_was_is_empty(tmp_path: Path) -> None:
+def test_a_removed_or_missing_record_is_empty(tmp_path: Path) -> None:
     record = opened(tmp_path / "terminal")
     record.append(["one"], 1.0)
     forget(record.folder)

@@ -86,7 +86,9 @@ def test_the_path_of_the_list_stays_the_same_until_the_key_is_removed(paths: Pat
     assert logins.find(cookie, NOW) is None
 
 
-def test_records_are_bounded_and_active_ones_stay_longest(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_only_so_many_records_and_active_ones_stay_longest(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(web_logins, "MAX_LOGINS", 3)
     logins = WebLogins(paths)
     cookie = logins.use(logins.create(NOW)[:12], "", 2, NOW)

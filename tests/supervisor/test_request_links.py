@@ -10,7 +10,7 @@ ASKED = command("fix-auth", "git push")
 HERE = "http://127.0.0.1:8000"
 
 
-def test_a_link_leads_to_the_running_server_and_without_one_there_is_none(env: Env) -> None:
+def test_a_link_leads_to_the_running_server_and_without_one_no_link_is_made(env: Env) -> None:
     with announced_address(env.paths, HERE) as is_ours:
         assert is_ours
         link = link_of(env.paths, WebConfig(link_minutes=5), ASKED, NOW)
@@ -25,14 +25,14 @@ def test_a_link_leads_to_the_running_server_and_without_one_there_is_none(env: E
     assert 1 == len(RequestLinks(env.paths).list_all())
 
 
-def test_elsewhere_it_is_reached_by_the_configured_address(env: Env) -> None:
+def test_outside_of_this_machine_the_configured_address_is_used(env: Env) -> None:
     with announced_address(env.paths, HERE):
         link = link_of(env.paths, WebConfig(link_url="https://box.example:8443"), ASKED, NOW)
 
     assert link.startswith("https://box.example:8443/r/")
 
 
-def test_of_two_servers_the_first_is_linked_to(env: Env) -> None:
+def test_the_first_of_two_servers_is_linked(env: Env) -> None:
     with announced_address(env.paths, HERE), announced_address(env.paths, "http://127.0.0.1:9") as is_ours:
         assert not is_ours
         assert HERE == served_address(env.paths)

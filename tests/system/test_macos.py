@@ -65,7 +65,7 @@ def test_all_processes_are_listed_without_zombies_and_with_whole_names() -> None
 
 
 @pytest.mark.usefixtures("mac")
-def test_a_shell_has_its_terminal_if_its_group_is_in_front() -> None:
+def test_a_shell_has_its_terminal_if_its_group_is_in_the_foreground() -> None:
     assert [False, True, False, False] == [has_terminal(pid) for pid in (501, 503, 506, 999)]
 
 
@@ -76,7 +76,7 @@ def test_a_process_is_identified_by_its_start_in_one_form_for_all_locales() -> N
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="compares two systems")
-def test_what_one_system_remembers_is_no_answer_of_another(mac: MacOS, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_value_of_one_system_is_not_used_for_another(mac: MacOS, monkeypatch: pytest.MonkeyPatch) -> None:
     first = boot()
     monkeypatch.setattr(system, "HERE", Linux())
     second = boot()
@@ -86,7 +86,7 @@ def test_what_one_system_remembers_is_no_answer_of_another(mac: MacOS, monkeypat
 
 
 @pytest.mark.parametrize("pid", [503, 0])
-def test_the_peer_of_a_socket_is_known_by_user_and_process(mac: MacOS, pid: int) -> None:
+def test_the_peer_of_a_socket_is_identified_by_user_and_process(mac: MacOS, pid: int) -> None:
     assert PeerProcess(501, pid) == mac.identify_peer(cast("socket.socket", MacSocket(501, pid)))
 
 
@@ -120,7 +120,7 @@ def test_the_kernels_limits_are_those_of_a_mac(mac: MacOS) -> None:
     assert "kern.maxprocperuid" in check.fix
 
 
-def test_what_a_mac_lacks_is_said_and_what_it_has_is_used(mac: MacOS, tmp_path: Path) -> None:
+def test_features_missing_on_a_mac_are_reported_and_present_ones_used(mac: MacOS, tmp_path: Path) -> None:
     (tmp_path / "bin/launchctl").write_text("#!/bin/sh\n")
     (tmp_path / "bin/launchctl").chmod(0o755)
 

@@ -48,7 +48,7 @@ def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             started.kill()
 
 
-def test_a_process_is_described(here: System, process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_process_is_described_by_its_fields(here: System, process: subprocess.Popen[bytes], tmp_path: Path) -> None:
     pid = process.pid
     facts = tmp_path.stat()
 
@@ -76,7 +76,9 @@ def test_its_start_is_a_time_and_a_text(here: System, process: subprocess.Popen[
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere start times are times of day")
 @pytest.mark.parametrize("stalled", range(3))
-def test_its_start_is_right_on_a_machine_busy_between_clocks(stalled: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_start_is_right_where_the_machine_was_busy_between_two_clocks(
+    stalled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else what an agent left is taken for older than its start, and goes on, or for younger, and is ended."""
     reads, up_s = itertools.count(), [50.0]
 
@@ -98,7 +100,7 @@ def test_it_is_in_the_lists_of_all_processes(here: System, process: subprocess.P
     assert usage.resident_bytes > 1_000_000
 
 
-def test_of_a_process_that_is_gone_nothing_is_known(here: System, process: subprocess.Popen[bytes]) -> None:
+def test_an_exited_process_has_no_values(here: System, process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
     pid = process.pid
@@ -118,7 +120,9 @@ def test_of_a_process_that_is_gone_nothing_is_known(here: System, process: subpr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks this kernel")
-def test_linux_reports_peers_ends_of_processes_and_folders(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_linux_reports_the_peer_the_end_of_a_process_and_an_open_folder(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     ours, theirs = socket.socketpair()
     folder = os.open(tmp_path, os.O_RDONLY)
     handle = Linux().open_exit_handle(process.pid)

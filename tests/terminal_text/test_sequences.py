@@ -34,11 +34,11 @@ def sequences(*pieces: bytes) -> list[EscapeSequence]:
         (b"\x1b]8;;x\x1b\\\x1b]1;x\x07\x1b[?25", []),
     ],
 )
-def test_what_a_grammar_names_is_found(printed: bytes, found: list[EscapeSequence]) -> None:
+def test_the_parts_of_each_grammar_are_found(printed: bytes, found: list[EscapeSequence]) -> None:
     assert found == sequences(printed)
 
 
-def test_a_string_that_is_too_long_is_found_once_without_its_text_and_takes_no_room() -> None:
+def test_an_oversized_string_is_found_once_without_its_text_and_takes_no_memory() -> None:
     scanner = SequenceScanner(GRAMMAR)
     found = scanner.feed(b"\x1b]0;")
     for _ in range(9):
@@ -49,7 +49,7 @@ def test_a_string_that_is_too_long_is_found_once_without_its_text_and_takes_no_r
     assert [(b"]0;", None), (b"]0;", b"next")] == found
 
 
-def test_many_escapes_take_no_room() -> None:
+def test_many_escapes_take_no_memory() -> None:
     scanner = SequenceScanner(GRAMMAR)
     for _ in range(100):
         scanner.feed(b"\x1b\x1b\x1b")
@@ -60,7 +60,7 @@ def test_many_escapes_take_no_room() -> None:
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join), st.lists(st.integers(0, 60), max_size=9))
 @example(b"\x1b]0;abc\x1b\x1b\\", [8, 9])
 @example(b"\x1b]0;abcabc\x07", [10])
-def test_output_that_is_cut_anywhere_gives_the_same_sequences(printed: bytes, cuts: list[int]) -> None:
+def test_output_cut_at_any_point_gives_the_same_sequences(printed: bytes, cuts: list[int]) -> None:
     paths = sorted({0, len(printed), *(cut for cut in cuts if cut < len(printed))})
 
     assert sequences(printed) == sequences(*(printed[a:b] for a, b in pairwise(paths)))
@@ -68,7 +68,7 @@ def test_output_that_is_cut_anywhere_gives_the_same_sequences(printed: bytes, cu
 
 
 @given(st.binary(max_size=300))
-def test_no_output_hides_what_is_printed_behind_it(noise: bytes) -> None:
+def test_no_output_hides_text_printed_after_it(noise: bytes) -> None:
     scanner = SequenceScanner(GRAMMAR)
     scanner.feed(noise)
 

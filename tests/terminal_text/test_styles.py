@@ -26,7 +26,7 @@ from kasmon.terminal_text.styles import CHANGE, PLAIN, colour_numbers, read_row
         ("1;;3", "0;3"),
     ],
 )
-def test_numbers_change_what_they_name_and_nothing_else(changes: str, sgr: str) -> None:
+def test_parameters_change_what_they_name_and_nothing_else(changes: str, sgr: str) -> None:
     assert f"\x1b[{sgr}m" == PLAIN.after(f"\x1b[{changes}m").sgr
 
 
@@ -72,7 +72,7 @@ def test_no_row_breaks_the_reader(row: str) -> None:
     assert len(CHANGE.sub("", row)) == sum(len(text) for text, _ in texts)
 
 
-def test_styles_are_right_when_more_were_met_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_styles_are_right_beyond_the_size_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(styles, "_MOST_STYLES", 10)
     row = "".join(f"\x1b[38;5;{number}mx" for number in range(100))
 

@@ -30,18 +30,18 @@ def heard(*pieces: bytes) -> bool | None:
         (ON + b"\x1b[?25l" * 20, True),
     ],
 )
-def test_the_last_word_of_the_program_counts(said: bytes, is_on: bool) -> None:
+def test_the_last_sequence_of_the_program_counts(said: bytes, is_on: bool) -> None:
     assert is_on is heard(said)
 
 
 @pytest.mark.parametrize("cut", range(1, len(ON)))
-def test_a_word_that_comes_in_pieces_counts_too(cut: int) -> None:
+def test_a_sequence_in_pieces_counts_too(cut: int) -> None:
     assert heard(b"x" + ON[:cut], ON[cut:] + b"y") is True
     assert heard(ON, OFF[:cut], OFF[cut:]) is False
     assert heard(ON, OFF[:cut], b"", OFF[cut:], ON) is True
 
 
-def test_nobody_knows_where_some_output_was_not_heard() -> None:
+def test_after_skipped_output_the_mode_is_unknown() -> None:
     brackets = BracketedPasteTracker()
     known = [brackets.is_on]
     for data in (b"something", ON, None, b"something", ON):

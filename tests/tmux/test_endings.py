@@ -68,11 +68,11 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_an_end_is_told_with_its_code_or_signal(ended: Ended, name: str) -> None:
+def test_an_end_is_reported_with_its_code_or_signal(ended: Ended, name: str) -> None:
     assert ENDINGS[name][1] == ended.listener.ending(ended.panes[name].pane_id)
 
 
-def test_each_end_is_told_once_and_who_lives_is_not_told(ended: Ended) -> None:
+def test_each_end_is_reported_once_and_running_ones_are_not(ended: Ended) -> None:
     for pane in ended.panes.values():
         ended.listener.ending(pane.pane_id)
     ended.listener.hub.refresh()
@@ -93,7 +93,7 @@ def test_the_last_screen_stays(ended: Ended, name: str) -> None:
     assert any(b"last words" in row for row in rows)
 
 
-def test_a_hub_that_comes_later_tells_all_ends(ended: Ended) -> None:
+def test_a_hub_that_connects_later_reports_all_ends(ended: Ended) -> None:
     """The host was not there when they died."""
     for pane in ended.panes.values():
         ended.listener.ending(pane.pane_id)

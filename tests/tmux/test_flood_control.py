@@ -7,7 +7,7 @@ def flood(floods: FloodControl, now: float) -> bool:
     return any(floods.overflows("%1", 60, now) for _ in range(3))
 
 
-def test_a_pane_within_its_budget_is_heard() -> None:
+def test_a_pane_within_its_budget_is_read() -> None:
     floods = FloodControl(budget_bytes=100)
 
     assert not any(floods.overflows("%1", 100, now=float(second)) for second in range(50))
@@ -33,7 +33,7 @@ def test_the_others_are_not_counted_with_it() -> None:
     assert {"%1"} == floods.off
 
 
-def test_it_is_heard_again_after_a_while() -> None:
+def test_it_is_read_again_after_a_while() -> None:
     floods = FloodControl(budget_bytes=100)
     flood(floods, 0.0)
 
@@ -42,7 +42,7 @@ def test_it_is_heard_again_after_a_while() -> None:
     assert frozenset() == floods.off
 
 
-def test_who_goes_on_flooding_is_heard_less_and_less_often_but_still() -> None:
+def test_a_pane_that_keeps_flooding_is_read_less_and_less_often() -> None:
     floods = FloodControl(budget_bytes=100)
     now, pauses = 0.0, []
     for _ in range(8):
@@ -57,7 +57,7 @@ def test_who_goes_on_flooding_is_heard_less_and_less_often_but_still() -> None:
     assert LONGEST_PAUSE_S == pauses[-1]
 
 
-def test_a_calm_second_is_a_new_start() -> None:
+def test_a_calm_second_resets_the_budget() -> None:
     floods = FloodControl(budget_bytes=100)
     flood(floods, 0.0)
     floods.due(2.0)

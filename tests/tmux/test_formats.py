@@ -47,7 +47,7 @@ def test_a_signal_may_come_as_number_or_name(said: bytes, number: int | None) ->
 
 
 @pytest.mark.parametrize("line", [b"", b"|" * 14, b"no panes", LINE[:-20], LINE + b"|x"], ids=repr)
-def test_what_is_no_pane_is_left_out(line: bytes) -> None:
+def test_a_malformed_line_is_left_out(line: bytes) -> None:
     assert read_pane_facts(line) is None
     assert read_pane(line) is None
 
@@ -70,7 +70,7 @@ def test_each_pane_counts_once_as_its_own_session_shows_it() -> None:
     assert ["%2", "%10"] == [pane.pane_id for pane in distinct(panes)]
 
 
-def test_a_window_that_only_the_hub_holds_is_an_orphan_but_its_own_is_not() -> None:
+def test_a_window_that_only_the_hub_has_is_an_orphan_but_its_own_is_not() -> None:
     panes = [
         facts("%0", "@0", in_hub=True),
         facts("%1", "@1", in_hub=True),
@@ -82,7 +82,7 @@ def test_a_window_that_only_the_hub_holds_is_an_orphan_but_its_own_is_not() -> N
 
 
 @given(st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=20)] * 3))
-def test_texts_come_back_whatever_is_in_them(texts: tuple[str, str, str]) -> None:
+def test_texts_are_preserved_with_any_content(texts: tuple[str, str, str]) -> None:
     answer = ",".join(f"{len(text.encode())}:{text}" for text in texts).encode()
 
     assert PaneText(title=texts[0], workdir=texts[1], command=texts[2]) == read_text(answer)

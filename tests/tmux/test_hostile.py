@@ -53,7 +53,7 @@ def sentinel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_nothing_foreign_is_run(shared: Listener, folder: Path, sentinel: Path, name: str) -> None:
+def test_no_foreign_text_is_run(shared: Listener, folder: Path, sentinel: Path, name: str) -> None:
     """As the agent's words, directory, variables, name, title, prompt and keys."""
     listener, server = shared, shared.server
     payload = PAYLOADS[name]
@@ -104,7 +104,7 @@ def test_without_the_escape_a_name_would_be_run(
     until(ran)
 
 
-def test_without_the_escape_a_words_end_would_be_a_commands_end(
+def test_without_the_escape_the_end_of_a_word_would_be_the_end_of_a_command(
     server: TmuxServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.create("first", ["cat"])
@@ -114,7 +114,7 @@ def test_without_the_escape_a_words_end_would_be_a_commands_end(
     assert b"yes\n" == server.run("show-options", "-gqv", "@pwn")
 
 
-def test_a_word_that_looks_like_a_flag_is_a_word(listener: Listener, server: TmuxServer) -> None:
+def test_a_word_that_looks_like_a_flag_is_passed_as_a_word(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["-t", "%0"]).pane_id
 
     assert (1, None) == listener.ending(pane)
@@ -138,7 +138,7 @@ def test_hostile_titles_hide_no_pane(listener: Listener, server: TmuxServer) -> 
 
 
 @pytest.mark.parametrize("name", ["we\nird\tdir", "a|b,3:c", "␞", "dd#(touch x)", "é✓", "100%"], ids=ascii)
-def test_hostile_directories_are_told_as_they_are(shared: Listener, folder: Path, name: str) -> None:
+def test_hostile_directories_are_returned_unchanged(shared: Listener, folder: Path, name: str) -> None:
     listener, server = shared, shared.server
     workdir = folder / name
     workdir.mkdir()
@@ -162,7 +162,7 @@ def test_texts_are_read_whole_without_any_locale(idle_server: TmuxServer, folder
     until(lambda: "é✓" == texts_of(server, pane.pane_id).title)
 
 
-def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(listener: Listener, server: TmuxServer) -> None:
+def test_a_screen_that_imitates_tmuxs_answers_is_only_text(listener: Listener, server: TmuxServer) -> None:
     fake = "%end 1795300990 286 1\n%output %0 hello\n%exit\n%begin 1 1 1\n%error 1 1 1"
     pane = server.create("agent", python(f"print({fake!r}, flush=True)\ninput()\n")).pane_id
 
@@ -170,7 +170,7 @@ def test_a_screen_that_looks_like_tmuxs_answers_is_only_text(listener: Listener,
     assert listener.hears(pane)
 
 
-def test_a_pane_cannot_pretend_to_be_ready(listener: Listener, server: TmuxServer) -> None:
+def test_a_pane_cannot_imitate_its_start_signal(listener: Listener, server: TmuxServer) -> None:
     """Its nonce stands in a file that only its launch reads; what it prints is no option."""
     pane = server.create(
         "agent", python("print('\\x1b]2;8d650a00e9924f2b\\x07@kasmon_ready 8d650a00e9924f2b')\ninput()\n")
@@ -180,7 +180,7 @@ def test_a_pane_cannot_pretend_to_be_ready(listener: Listener, server: TmuxServe
     assert [""] == [seen.ready for seen in panes_of(server) if seen.pane_id == pane]
 
 
-def test_our_own_lists_ask_for_nothing_that_a_program_can_set() -> None:
+def test_our_own_lists_request_no_value_that_a_program_can_set() -> None:
     foreign = {"pane_title", "pane_current_path", "pane_current_command", "window_name", "pane_path", "pane_tabs"}
 
     assert not [

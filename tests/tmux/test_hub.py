@@ -27,7 +27,7 @@ def clients(server: TmuxServer, kind: str = "") -> list[int]:
     return [int(line.split()[0]) for line in lines if kind in line]
 
 
-def test_panes_from_before_and_after_the_opening_are_heard(server: TmuxServer) -> None:
+def test_panes_from_before_and_after_the_connection_are_read(server: TmuxServer) -> None:
     before = server.create("before", ["cat"]).pane_id
     listener = Listener(SyncHub(server))
     listener.hub.open()
@@ -37,7 +37,9 @@ def test_panes_from_before_and_after_the_opening_are_heard(server: TmuxServer) -
     listener.hub.close()
 
 
-def test_a_new_pane_is_told_as_skipped_output_so_that_nothing_is_missed(listener: Listener, server: TmuxServer) -> None:
+def test_a_new_pane_is_reported_as_skipped_output_so_that_nothing_is_missed(
+    listener: Listener, server: TmuxServer
+) -> None:
     """What it printed before its window was linked was not heard."""
     pane = server.create("quick", ["/bin/sh", "-c", "echo first words; exec cat"]).pane_id
 
@@ -57,7 +59,7 @@ def test_opening_and_closing_may_be_repeated(listener: Listener, server: TmuxSer
     assert 1 == server.run("list-sessions", "-F", "#{session_name}").split().count(HUB.encode())
 
 
-def test_who_is_killed_is_told_with_the_signal_every_time(listener: Listener, server: TmuxServer) -> None:
+def test_a_killed_agent_is_reported_with_the_signal_every_time(listener: Listener, server: TmuxServer) -> None:
     """tmux misses every second of these deaths; the hub wakes it."""
     pane = listener.hears(server.create("agent", ["cat"]).pane_id)
     for _ in range(10):
@@ -69,7 +71,7 @@ def test_who_is_killed_is_told_with_the_signal_every_time(listener: Listener, se
         assert (None, signal.SIGKILL) == listener.ending(pane)
 
 
-def test_without_a_server_there_is_nothing_to_open(idle_server: TmuxServer) -> None:
+def test_without_a_server_the_connection_fails(idle_server: TmuxServer) -> None:
     hub = SyncHub(idle_server)
     kept = Kept()
     hub.submit(requests.capture("%1"), kept.append)
@@ -80,7 +82,7 @@ def test_without_a_server_there_is_nothing_to_open(idle_server: TmuxServer) -> N
     assert not hub.is_open
 
 
-def test_two_hubs_hear_the_same(listener: Listener, server: TmuxServer) -> None:
+def test_two_hubs_read_the_same_output(listener: Listener, server: TmuxServer) -> None:
     pane = listener.hears(server.create("shared", ["cat"]).pane_id)
     other = Listener(SyncHub(server))
     other.hub.open()
@@ -108,7 +110,7 @@ def test_a_hub_finds_its_own_window_while_an_agents_is_the_current_one(listener:
     assert identify(pane.pid) is not None
 
 
-def test_killing_the_client_harms_no_agent_and_it_comes_back(listener: Listener, server: TmuxServer) -> None:
+def test_a_killed_client_affects_no_agent_and_reconnects(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     listener.hears(pane.pane_id)
     os.kill(clients(server, "pause-after")[0], signal.SIGKILL)
@@ -121,7 +123,7 @@ def test_killing_the_client_harms_no_agent_and_it_comes_back(listener: Listener,
     assert listener.hears(pane.pane_id)
 
 
-def test_killing_the_server_is_told_at_once(listener: Listener, server: TmuxServer) -> None:
+def test_a_killed_server_is_reported_at_once(listener: Listener, server: TmuxServer) -> None:
     os.kill(listener.hub.server_pid, signal.SIGKILL)
     until(lambda: not listener.hub.client.pump())
 
@@ -138,7 +140,7 @@ def test_ending_the_server_waits_for_no_client_of_ours(listener: Listener, serve
     assert server.process() is None
 
 
-def test_a_session_killed_by_hand_takes_its_agent_along(listener: Listener, server: TmuxServer) -> None:
+def test_a_session_killed_by_hand_ends_its_agent(listener: Listener, server: TmuxServer) -> None:
     """The hub's link alone would keep the window and its program."""
     pane = server.create("agent", ["cat"])
     listener.hears(pane.pane_id)
@@ -148,7 +150,7 @@ def test_a_session_killed_by_hand_takes_its_agent_along(listener: Listener, serv
     until(lambda: identify(pane.pid) is None)
 
 
-def test_windows_orphaned_while_nobody_listened_are_swept(listener: Listener, server: TmuxServer) -> None:
+def test_windows_orphaned_while_no_hub_ran_are_swept(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     listener.hears(pane.pane_id)
     listener.hub.close()
@@ -159,14 +161,14 @@ def test_windows_orphaned_while_nobody_listened_are_swept(listener: Listener, se
     listener.until(lambda: identify(pane.pid) is None)
 
 
-def test_the_hub_gives_nobody_a_size(listener: Listener, server: TmuxServer) -> None:
+def test_the_hub_sets_no_size(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("wide", ["cat"], size=(200, 60))
     listener.hears(pane.pane_id)
 
     assert (200, 60) == next((seen.width, seen.height) for seen in panes_of(server))
 
 
-def test_a_flood_is_turned_off_and_harms_no_other_pane(listener: Listener, server: TmuxServer) -> None:
+def test_a_flooding_pane_is_turned_off_and_affects_no_other_pane(listener: Listener, server: TmuxServer) -> None:
     flooding = server.create("flood", python(FLOOD)).pane_id
     other = listener.hears(server.create("other", ["cat"]).pane_id)
     listener.hub.keys(flooding, b"\r")
@@ -182,7 +184,7 @@ def test_a_flood_is_turned_off_and_harms_no_other_pane(listener: Listener, serve
     listener.until(lambda: before != listener.rows(flooding))
 
 
-def test_a_flooding_pane_that_somebody_looks_at_is_heard(listener: Listener, server: TmuxServer) -> None:
+def test_a_flooding_pane_with_a_viewer_is_read(listener: Listener, server: TmuxServer) -> None:
     flooding = server.create("flood", python(FLOOD)).pane_id
     listener.hub.keys(flooding, b"\r")
     listener.until(lambda: (flooding, True) in listener.floods)
@@ -194,7 +196,7 @@ def test_a_flooding_pane_that_somebody_looks_at_is_heard(listener: Listener, ser
     assert frozenset() == listener.hub.flooded
 
 
-def test_a_pane_that_has_calmed_down_is_heard_again(server: TmuxServer) -> None:
+def test_a_pane_that_has_calmed_down_is_read_again(server: TmuxServer) -> None:
     now = [0.0]
     listener = Listener(SyncHub(server, clock=lambda: now[0]))
     listener.hub.open()
@@ -264,12 +266,12 @@ def attach_while_sessions_come(server: TmuxServer, times: int) -> bool:
     return True
 
 
-def test_a_client_attaches_in_a_quiet_moment(server: TmuxServer) -> None:
+def test_a_client_attaches_while_no_session_changes(server: TmuxServer) -> None:
     """tmux 3.3a dies if sessions come or go while a control client is half attached."""
     assert attach_while_sessions_come(server, times=20)
 
 
-def test_without_the_quiet_the_server_dies(server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_wait_the_server_dies(server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the test above can see the hole."""
     if parse(server.version()) != (3, 3):
         pytest.skip("seen with tmux 3.3a")

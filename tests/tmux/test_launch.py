@@ -45,7 +45,7 @@ def variables(folder: Path, **spec: object) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in answer.stdout.split("\0"))
 
 
-def test_the_agent_starts_in_its_directory_with_its_words(folder: Path) -> None:
+def test_the_agent_starts_in_its_directory_with_its_arguments(folder: Path) -> None:
     workdir = folder / "a dir#(touch x);"
     workdir.mkdir()
     answer = run(folder, PaneLaunch(argv=[*python(SAY), "two words", "", ";", "-x", "é\udcff"], workdir=workdir))
@@ -61,7 +61,7 @@ def test_only_base_variables_are_passed_on(folder: Path) -> None:
     assert "truecolor" == found["COLORTERM"]
 
 
-def test_its_own_variables_go_over_them_whatever_is_in_them(folder: Path) -> None:
+def test_its_own_variables_override_them_with_any_content(folder: Path) -> None:
     own = {"HOME": "/elsewhere", "TOKEN": "a=b\nc é ;#()", "EMPTY": "", "TMUX": "/x,1,1"}
     write_environment(folder / "env", own)
     found = variables(folder, env_file=folder / "env")
@@ -69,7 +69,7 @@ def test_its_own_variables_go_over_them_whatever_is_in_them(folder: Path) -> Non
     assert {**own, "TMUX": None} == {name: found.get(name) for name in own}
 
 
-def test_whoever_launches_it_may_give_the_base(folder: Path) -> None:
+def test_the_caller_of_a_launch_may_pass_the_base(folder: Path) -> None:
     """The tmux server's own surroundings are as old as it is."""
     found = variables(folder, base={"PATH": "/new/bin:/bin", "OPENAI_API_KEY": "no", "TERM": "dumb"})
 
@@ -77,7 +77,7 @@ def test_whoever_launches_it_may_give_the_base(folder: Path) -> None:
     assert "OPENAI_API_KEY" not in found
 
 
-def test_the_agent_has_its_own_umask_and_hears_signals_that_python_ignores(folder: Path) -> None:
+def test_the_agent_has_its_own_umask_and_receives_signals_that_python_ignores(folder: Path) -> None:
     answer = run(
         folder,
         PaneLaunch(argv=["/bin/sh", "-c", "umask; kill -PIPE $$; echo not reached"], workdir=folder, umask=0o027),
@@ -100,7 +100,7 @@ def test_the_agent_has_its_own_umask_and_hears_signals_that_python_ignores(folde
     ],
     ids=["not found", "no such path", "not executable", "no program", "no directory", "a file", "hostile name"],
 )
-def test_what_cannot_start_says_why_in_one_plain_sentence(
+def test_a_failed_start_gives_the_reason_in_one_plain_sentence(
     folder: Path, argv: list[str], workdir: str, code: int, sentence: str
 ) -> None:
     (folder / "plain").write_text("just text")
@@ -115,7 +115,7 @@ def test_what_cannot_start_says_why_in_one_plain_sentence(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can hand a directory away")
-def test_a_directory_that_may_not_be_entered_is_said(folder: Path) -> None:
+def test_an_inaccessible_directory_is_reported(folder: Path) -> None:
     """As a user without rights, since root may enter anything."""
     (folder / "closed").mkdir(mode=0o700)
     write_spec(folder / "spec", PaneLaunch(argv=["true"], workdir=folder / "closed"))
@@ -131,7 +131,7 @@ def test_a_directory_that_may_not_be_entered_is_said(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("flaw", ["missing", "open to others", "a link", "torn", "no pairs", "no command"])
-def test_a_launch_file_that_is_not_ours_alone_and_whole_starts_nothing(folder: Path, flaw: str) -> None:
+def test_a_launch_file_that_is_not_private_and_complete_starts_nothing(folder: Path, flaw: str) -> None:
     path = folder / "spec"
     write_spec(path, PaneLaunch(argv=["touch", str(folder / "started")], workdir=folder))
     if flaw == "missing":
@@ -155,19 +155,19 @@ def test_a_missing_environment_file_starts_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", [{"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A\0": "x"}], ids=repr)
-def test_what_cannot_be_a_variable_is_not_written(folder: Path, pair: dict[str, str]) -> None:
+def test_an_invalid_variable_is_not_written(folder: Path, pair: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="cannot be written to"):
         write_environment(folder / "env", pair)
 
 
-def test_what_is_written_is_ours_alone(folder: Path) -> None:
+def test_the_written_files_are_private(folder: Path) -> None:
     write_environment(folder / "env", {"A": "x"})
     write_spec(folder / "spec", PaneLaunch(argv=["true"], workdir=folder))
 
     assert [0o600, 0o600] == [(folder / name).stat().st_mode & 0o777 for name in ("env", "spec")]
 
 
-def test_it_imports_nothing_that_takes_time() -> None:
+def test_it_imports_nothing_slow() -> None:
     """It stands between a person and every agent, so it is as light as Python itself."""
     listed = "import os, stat, sys; print(*sys.modules)"
     bare = subprocess.run([sys.executable, "-I", "-S", "-c", listed], capture_output=True, text=True).stdout.split()
@@ -177,7 +177,7 @@ def test_it_imports_nothing_that_takes_time() -> None:
     assert {"launch", "_signal"} >= set(ours) - set(bare)
 
 
-def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(
+def test_a_pane_sends_its_nonce_and_its_agent_has_no_tmux_variables(
     listener: Listener, server: TmuxServer, folder: Path
 ) -> None:
     nonce = fresh_nonce()
@@ -195,7 +195,7 @@ def test_a_pane_announces_its_nonce_and_its_agent_sees_no_tmux(
     listener.until_shown(pane, "[] tmux-256color")
 
 
-def test_a_server_that_cannot_be_told_costs_the_agent_nothing(folder: Path) -> None:
+def test_a_server_that_cannot_be_notified_does_not_affect_the_agent(folder: Path) -> None:
     spec = PaneLaunch(argv=["echo", "started"], workdir=folder, nonce="ab", program="/no/tmux", socket=folder / "none")
 
     assert "started\n" == run(folder, spec).stdout

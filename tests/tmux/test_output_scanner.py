@@ -8,12 +8,12 @@ TITLES = [b"\x1b]0;a title\x07", b"\x1b]2;a title\x1b\\", b"\x1bka title\x1b\\"]
 
 
 @pytest.mark.parametrize("printed", TITLES)
-def test_a_title_is_heard(printed: bytes) -> None:
+def test_a_title_is_read(printed: bytes) -> None:
     assert b"a title" == TitleScanner().feed(b"before" + printed + b"after")
 
 
 @pytest.mark.parametrize("printed", TITLES)
-def test_a_title_that_comes_in_pieces_is_heard_when_it_is_whole(printed: bytes) -> None:
+def test_a_title_in_pieces_is_read_when_it_is_whole(printed: bytes) -> None:
     for cut in range(1, len(printed)):
         scanner = TitleScanner()
         assert scanner.feed(b"x" + printed[:cut]) is None, cut
@@ -29,7 +29,7 @@ def test_other_sequences_are_no_titles(printed: bytes) -> None:
     assert TitleScanner().feed(printed) is None
 
 
-def test_a_title_without_an_end_is_none_and_keeps_nothing() -> None:
+def test_a_title_without_an_end_is_ignored_and_takes_no_memory() -> None:
     scanner = TitleScanner()
     for _ in range(100):
         assert scanner.feed(b"\x1b]0;" + b"x" * 5000) is None

@@ -10,13 +10,13 @@ def pane(name: str = "%1", pid: int = 10, *, dead: bool = False, status: str = "
     return facts
 
 
-def test_a_pane_that_lives_is_no_news() -> None:
+def test_a_running_pane_is_no_change() -> None:
     deaths = PaneDeaths()
 
     assert [] == deaths.compare([pane()]).deaths
 
 
-def test_a_pane_appears_once() -> None:
+def test_a_new_pane_is_reported_once() -> None:
     deaths = PaneDeaths()
 
     assert ["%1"] == deaths.compare([pane()]).appeared
@@ -33,7 +33,7 @@ def test_a_pane_that_replaces_another_in_its_window_missed_nothing() -> None:
     assert ["%3"] == deaths.compare([pane("%3")]).appeared
 
 
-def test_a_death_is_told_once() -> None:
+def test_a_death_is_reported_once() -> None:
     deaths = PaneDeaths()
     deaths.compare([pane()])
 
@@ -41,12 +41,12 @@ def test_a_death_is_told_once() -> None:
     assert [] == deaths.compare([pane(dead=True, status="7")]).deaths
 
 
-def test_a_pane_that_was_dead_from_the_first_look_is_told() -> None:
+def test_a_pane_that_was_dead_at_the_first_read_is_reported() -> None:
     """The host was not there when it happened."""
     assert [PaneDeath("%1", None, 9)] == PaneDeaths().compare([pane(dead=True, signal="9")]).deaths
 
 
-def test_who_was_started_again_can_die_again() -> None:
+def test_a_restarted_pane_can_die_again() -> None:
     deaths = PaneDeaths()
     deaths.compare([pane(dead=True, status="7")])
     deaths.compare([pane(pid=11)])
@@ -54,14 +54,14 @@ def test_who_was_started_again_can_die_again() -> None:
     assert [PaneDeath("%1", 7, None)] == deaths.compare([pane(pid=11, dead=True, status="7")]).deaths
 
 
-def test_a_second_death_is_told_even_if_nobody_saw_the_life_between() -> None:
+def test_a_second_death_is_reported_even_if_the_restart_was_missed() -> None:
     deaths = PaneDeaths()
     deaths.compare([pane(dead=True, status="7")])
 
     assert [PaneDeath("%1", 7, None)] == deaths.compare([pane(pid=11, dead=True, status="7")]).deaths
 
 
-def test_a_death_without_a_reason_is_looked_at_again_before_it_is_told() -> None:
+def test_a_death_without_a_reason_is_read_again_before_it_is_reported() -> None:
     deaths = PaneDeaths()
     looks = [deaths.compare([pane(dead=True)]) for _ in range(CHECKS)]
 
@@ -71,7 +71,7 @@ def test_a_death_without_a_reason_is_looked_at_again_before_it_is_told() -> None
     assert [PaneDeath("%1", None, None)] == looks[-1].deaths
 
 
-def test_a_reason_that_comes_late_is_told() -> None:
+def test_a_late_reason_is_reported() -> None:
     deaths = PaneDeaths()
     for _ in range(CHECKS):
         deaths.compare([pane(dead=True)])
@@ -80,7 +80,7 @@ def test_a_reason_that_comes_late_is_told() -> None:
     assert [] == deaths.compare([pane(dead=True, signal="15")]).deaths
 
 
-def test_a_pane_that_is_gone_is_told_once() -> None:
+def test_a_closed_pane_is_reported_once() -> None:
     deaths = PaneDeaths()
     deaths.compare([pane("%1"), pane("%2")])
 

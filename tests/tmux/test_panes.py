@@ -37,7 +37,7 @@ def test_a_session_has_our_id_as_its_name_and_runs_its_command_itself(server: Tm
     assert (pane.pid, "kabcdef2", 120, 40, False) == (seen.pid, seen.kasmon_id, seen.width, seen.height, seen.is_dead)
 
 
-def test_a_name_is_taken_once(server: TmuxServer) -> None:
+def test_a_taken_name_is_refused(server: TmuxServer) -> None:
     server.create("twice", ["cat"])
 
     with pytest.raises(TmuxCommandError, match="duplicate session"):
@@ -55,7 +55,7 @@ def test_many_sessions_are_made_at_once(shared: Listener) -> None:
     listener.until(lambda: all(b"heard" in listener.said[pane.pane_id] for pane in panes))
 
 
-def test_a_further_window_stands_beside_its_parents_and_steals_no_focus(server: TmuxServer) -> None:
+def test_a_further_window_is_beside_its_parents_and_does_not_get_the_focus(server: TmuxServer) -> None:
     parent = server.create("parent", ["cat"])
     child = server.create("child", ["cat"], parent=parent.session_id, size=(90, 20))
 
@@ -131,7 +131,7 @@ def test_a_row_alone_comes_with_the_cursor(shared: Listener) -> None:
     assert (1, b"two", 3, 1) == (row.y, row.row, row.facts.cursor_x, row.facts.cursor_y)
 
 
-def test_the_alternate_screen_is_told(shared: Listener) -> None:
+def test_the_alternate_screen_is_reported(shared: Listener) -> None:
     listener, server = shared, shared.server
     pane = server.create("agent", python("import os\nos.write(1, b'\\033[?1049hfull')\nos.read(0, 1)\n")).pane_id
     listener.until_shown(pane, "full")
@@ -142,7 +142,7 @@ def test_the_alternate_screen_is_told(shared: Listener) -> None:
     assert getattr(kept.answer, "alternate", None) is True
 
 
-def test_history_and_wrapped_lines_can_be_had(shared: Listener) -> None:
+def test_history_and_wrapped_lines_can_be_read(shared: Listener) -> None:
     listener, server = shared, shared.server
     lines = "import os\nos.write(1, b''.join(b'line%d\\n' % n for n in range(100)) + b'w' * 30)\nos.read(0, 1)\n"
     pane = server.create("agent", python(lines), size=(20, 5)).pane_id
@@ -196,7 +196,7 @@ def test_a_pane_that_is_not_there_is_an_error_in_every_answer(shared: Listener) 
         listener.hub.call(requests.screen_facts("%9999"))
 
 
-def test_a_size_given_is_a_size_kept_until_somebody_looks(shared: Listener) -> None:
+def test_a_size_stays_until_a_client_attaches(shared: Listener) -> None:
     listener, server = shared, shared.server
     pane = server.create("agent", ["cat"])
     listener.hub.resize(pane.window_id, 77, 22)
@@ -230,7 +230,7 @@ class Terminal:
         return text in self.shown
 
 
-def test_a_person_can_attach_type_and_leave_with_one_key(listener: Listener, server: TmuxServer) -> None:
+def test_a_user_can_attach_type_and_leave_with_one_key(listener: Listener, server: TmuxServer) -> None:
     """The window follows the terminal that looks at it, and our hub's client does not hold it back."""
     pane = server.create("agent", ["cat"])
     listener.hears(pane.pane_id)
@@ -263,7 +263,7 @@ def test_attaching_to_a_child_shows_the_child(server: TmuxServer) -> None:
         os.close(terminal.master)
 
 
-def test_a_pane_can_be_started_anew(listener: Listener, server: TmuxServer) -> None:
+def test_a_pane_can_be_restarted(listener: Listener, server: TmuxServer) -> None:
     pane = server.create("agent", ["false"])
     assert (1, None) == listener.ending(pane.pane_id)
     again = server.respawn(pane.pane_id, ["cat"])
@@ -276,7 +276,7 @@ def test_a_pane_can_be_started_anew(listener: Listener, server: TmuxServer) -> N
     listener.until(lambda: b"alive" in listener.said[again.pane_id])
 
 
-def test_a_pane_too_small_to_be_two_is_started_anew_too(server: TmuxServer) -> None:
+def test_a_pane_too_small_to_be_split_is_restarted_too(server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     server.resize(pane.window_id, 1, 1)
 
@@ -285,7 +285,7 @@ def test_a_pane_too_small_to_be_two_is_started_anew_too(server: TmuxServer) -> N
     assert [again.pane_id] == [seen.pane_id for seen in panes_of(server)]
 
 
-def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(server: TmuxServer) -> None:
+def test_a_pane_with_unread_last_output_is_restarted_and_the_server_continues(server: TmuxServer) -> None:
     """tmux 3.3a dies of `respawn-pane` then, and every agent with it."""
     pane, flood = server.create("agent", ["sh", "-c", "read x; seq 300"]), server.create("flood", ["yes"])
     argv = [server.program, "-S", str(server.socket), "-C", "attach-session", "-f", "pause-after=1", "-t", "=agent"]
@@ -299,7 +299,7 @@ def test_a_pane_whose_last_words_nobody_read_is_started_anew_and_nobody_dies(ser
 
 
 @pytest.mark.parametrize("name", ["fix the #1 bug; then #(rest)", 'it\'s "done";', "-t @0 {x} ~", "écrire 日本"])
-def test_a_name_is_shown_to_whoever_attaches(shared: Listener, name: str) -> None:
+def test_the_name_is_shown_to_attached_clients(shared: Listener, name: str) -> None:
     server = shared.server
     pane = server.create("agent", ["cat"])
     shared.hub.call(requests.rename(pane.window_id, name))

@@ -84,7 +84,7 @@ def test_a_program_that_did_not_ask_gets_no_brackets(shared: Listener, folder: P
     until(lambda: b"two\nlines" == (folder / "got").read_bytes())
 
 
-def test_a_dead_pane_takes_nothing_and_the_server_lives(listener: Listener, server: TmuxServer) -> None:
+def test_a_dead_pane_accepts_nothing_and_the_server_continues(listener: Listener, server: TmuxServer) -> None:
     """tmux 3.3a dies when something is pasted into a dead pane, and every agent with it."""
     bystander = server.create("bystander", ["cat"])
     dead = server.create("dead", ["true"]).pane_id
@@ -129,7 +129,7 @@ def test_a_pane_that_takes_no_input_now_refuses(recorded: Recorded, mode: str, w
 
 
 @pytest.mark.parametrize("mode", ["copy-mode", "select-pane -d"])
-def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
+def test_without_the_guard_the_loss_of_the_text_would_be_unknown(
     recorded: Recorded, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener, server = recorded.listener, recorded.listener.server
@@ -140,13 +140,13 @@ def test_without_the_guard_nobody_would_know_that_the_text_was_lost(
     assert not any("hello" in row for row in listener.rows(recorded.pane))
 
 
-def test_a_pane_that_is_not_there_takes_nothing(shared: Listener) -> None:
+def test_a_missing_pane_accepts_nothing(shared: Listener) -> None:
     with pytest.raises(TmuxCommandError, match="tmux refused 'paste-buffer': can't find pane"):
         shared.hub.paste("%9999", "hello")
     shared.until(lambda: b"" == shared.server.run("list-buffers"))
 
 
-def test_a_text_of_which_nothing_is_left_is_not_sent(recorded: Recorded) -> None:
+def test_a_text_that_is_empty_after_cleaning_is_not_sent(recorded: Recorded) -> None:
     recorded.listener.hub.paste(recorded.pane, "\x07\x1b[31m")
     with pytest.raises(ValueError, match="nothing to paste"):
         recorded.listener.server.load(b"")

@@ -15,7 +15,7 @@ BOTH = [ProgramStatus(state="working"), ProgramStatus(state="blocked", kind="per
 
 
 @given(st.lists(st.integers(0, len(WORKING + BLOCKED) + 20), max_size=6))
-def test_reports_are_heard_wherever_the_output_is_cut(cuts: list[int]) -> None:
+def test_reports_are_read_at_any_cut_of_the_output(cuts: list[int]) -> None:
     stream = b"some \x1b[1mtext\x1b[0m " + WORKING + "naïve".encode() + BLOCKED + b" more"
     paths = sorted({0, *(cut for cut in cuts if cut < len(stream)), len(stream)})
     scanner = StatusScanner()
@@ -33,11 +33,11 @@ def test_no_output_breaks_the_scanner(noise: bytes) -> None:
     assert [ProgramStatus(state="working")] == scanner.feed(b"\x07\x1b\\" + WORKING)[-1:]
 
 
-def test_a_state_that_nobody_knows_is_no_report() -> None:
+def test_an_unknown_state_is_no_report() -> None:
     assert [] == StatusScanner().feed(b"\x1b]7501;state=asleep\x07\x1b]7501;?\x07")
 
 
-def test_a_report_without_an_end_is_forgotten_when_it_grows_too_long() -> None:
+def test_a_report_without_an_end_is_dropped_when_it_grows_too_long() -> None:
     scanner = StatusScanner()
     scanner.feed(b"\x1b]7501;state=working:msg=" + b"A" * 5000)
 

@@ -34,13 +34,13 @@ def test_ids_pass(target: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a.b", "a:b", "a b", "#(id)", "x" * 41, "a\n", "é", "_km;"], ids=repr)
-def test_a_persons_name_is_none_of_ours(name: str) -> None:
+def test_a_users_name_is_not_one_of_ours(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name"):
         own_name(name)
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b"], ids=repr)
-def test_what_would_start_a_new_command_is_refused(text: str) -> None:
+def test_text_that_would_start_a_new_command_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="contains a line break or NUL"):
         quote_text(text)
     with pytest.raises(ValueError, match="one line"):
@@ -61,11 +61,11 @@ def test_a_semicolon_ends_no_argument() -> None:
     assert "a;b" == argument("a;b")
 
 
-def test_formats_say_what_they_are() -> None:
+def test_formats_are_escaped() -> None:
     assert "##(touch x) ##{pid}" == escape_format("#(touch x) #{pid}")
 
 
-def test_a_single_word_is_given_to_no_shell() -> None:
+def test_a_single_word_is_passed_to_no_shell() -> None:
     assert ["/bin/sh", "-c", 'exec "$0"', "my program"] == command_line(["my program"])
     with pytest.raises(ValueError, match="no command"):
         command_line([])

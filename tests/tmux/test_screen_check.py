@@ -55,13 +55,13 @@ def shown(server: TmuxServer, tmp_path_factory: pytest.TempPathFactory) -> TmuxS
     return server
 
 
-def test_what_stands_there_has_not_changed(shown: TmuxServer) -> None:
+def test_an_unchanged_screen_matches(shown: TmuxServer) -> None:
     assert not is_changed(shown, ROWS)
     assert not is_changed(shown, ROWS, range(len(ROWS)))
 
 
 @pytest.mark.parametrize("at", [*READ])
-def test_another_word_in_any_row_has_changed(shown: TmuxServer, at: int) -> None:
+def test_a_changed_word_in_any_row_does_not_match(shown: TmuxServer, at: int) -> None:
     words = ROWS[at].split()
     longest = max(words, key=len)
     rows = [*ROWS[:at], ROWS[at].replace(longest, "another"), *ROWS[at + 1 :]]
@@ -79,17 +79,17 @@ def test_another_word_in_any_row_has_changed(shown: TmuxServer, at: int) -> None
     ],
     ids=["the mark", "the labels", "lower", "higher"],
 )
-def test_a_mark_a_label_or_a_row_that_moved_has_changed(shown: TmuxServer, rows: list[str]) -> None:
+def test_a_moved_mark_label_or_row_does_not_match(shown: TmuxServer, rows: list[str]) -> None:
     moved = len(rows) - len(ROWS)
 
     assert is_changed(shown, rows, range(READ.start + moved, READ.stop + moved))
 
 
-def test_another_size_has_changed(shown: TmuxServer) -> None:
+def test_another_size_does_not_match(shown: TmuxServer) -> None:
     assert is_changed(shown, ROWS, size=(99, 30))
 
 
-def test_nothing_of_a_row_is_anything_but_letters_digits_and_our_marks() -> None:
+def test_only_letters_digits_and_marks_of_a_row_are_compared() -> None:
     for row in (*ROWS, *(chr(code) * 3 for code in range(256)), "#{l:\udc80}", "a" * 500):
         asked = changed((1, 1), [row], range(1))
         for part in asked.split("#{C:")[1:]:
@@ -100,7 +100,7 @@ def test_nothing_of_a_row_is_anything_but_letters_digits_and_our_marks() -> None
         assert quote_text(asked)
 
 
-def test_a_long_request_is_asked_for_in_its_lowest_rows() -> None:
+def test_the_lowest_rows_of_a_long_request_are_compared() -> None:
     rows = [f"row {number} of many" for number in range(200)]
 
     asked = changed((1, 1), rows, range(200))

@@ -61,7 +61,7 @@ def test_an_old_tmux_is_named_with_the_version_that_is_needed(folder: Path, says
 
 
 @pytest.mark.parametrize("what", ["a command", "a connection"])
-def test_a_tmux_that_cannot_be_run_any_more_is_an_error_of_tmux(folder: Path, what: str) -> None:
+def test_a_tmux_that_cannot_be_run_any_more_is_an_error(folder: Path, what: str) -> None:
     """Otherwise a host whose connection ends in that moment would neither have a new one nor say that it has none."""
     program = fake_tmux(folder, "tmux 3.9")
     server = TmuxServer(folder / "t.sock", program=program)
@@ -78,7 +78,7 @@ def test_the_environment_may_name_the_program(folder: Path) -> None:
     assert "3.9" == TmuxServer(folder / "t.sock", environment={"KASMON_TMUX": program}).version()
 
 
-def test_nothing_answers_before_the_start(idle_server: TmuxServer) -> None:
+def test_there_is_no_answer_before_the_start(idle_server: TmuxServer) -> None:
     with pytest.raises(TmuxServerGoneError):
         panes_of(idle_server)
     with pytest.raises(TmuxServerGoneError):
@@ -93,7 +93,7 @@ def test_a_start_may_be_repeated(server: TmuxServer) -> None:
     assert [process.pid] * 2 == [server.start(), server.start()]
 
 
-def test_two_that_start_it_at_once_share_one_server(idle_server: TmuxServer) -> None:
+def test_two_simultaneous_starts_share_one_server(idle_server: TmuxServer) -> None:
     with ThreadPoolExecutor() as pool:
         pids = list(pool.map(lambda _: TmuxServer(idle_server.socket).start(), range(4)))
 
@@ -108,7 +108,7 @@ def test_a_server_with_an_older_conf_gets_ours(server: TmuxServer) -> None:
     assert pid == server.start()
 
 
-def test_the_conf_holds_what_the_agents_need(server: TmuxServer) -> None:
+def test_the_conf_has_the_settings_of_the_agents(server: TmuxServer) -> None:
     server.create("first", ["cat"])
     wanted = {
         "-sv exit-empty": "off",
@@ -133,14 +133,14 @@ def test_the_conf_holds_what_the_agents_need(server: TmuxServer) -> None:
     assert "kill-pane" not in server.run("list-keys", "-T", "root").decode()
 
 
-def test_a_pane_keeps_as_much_history_as_is_wanted_from_the_first_one_on(idle_server: TmuxServer) -> None:
+def test_a_pane_has_the_requested_history_from_the_first_one_on(idle_server: TmuxServer) -> None:
     TmuxServer(idle_server.socket, history_lines=123).start()
     idle_server.create("first", ["cat"])
 
     assert b"123\n" == idle_server.run("display-message", "-p", "-t", "=first:", "#{history_limit}")
 
 
-def test_a_server_that_runs_gives_new_panes_the_history_that_is_wanted_now(server: TmuxServer) -> None:
+def test_a_running_server_gives_new_panes_the_requested_history(server: TmuxServer) -> None:
     server.create("first", ["cat"])
     TmuxServer(server.socket, history_lines=123).start()
     server.create("second", ["cat"])
@@ -151,13 +151,13 @@ def test_a_server_that_runs_gives_new_panes_the_history_that_is_wanted_now(serve
     assert [b"10000\n", b"123\n"] == limits
 
 
-def test_what_we_write_is_ours_alone(server: TmuxServer) -> None:
+def test_the_written_files_are_private(server: TmuxServer) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in server.socket.parent.iterdir()}
 
     assert {"t.sock": 0, "t.sock.conf": 0, "t.sock.server": 0, "t.sock.turn": 0} == modes
 
 
-def test_nothing_of_the_surroundings_reaches_the_server(idle_server: TmuxServer) -> None:
+def test_no_variable_of_the_environment_reaches_the_server(idle_server: TmuxServer) -> None:
     secrets = {
         "ANTHROPIC_API_KEY": "x",
         "CLAUDECODE": "1",
@@ -178,13 +178,13 @@ def test_nothing_of_the_surroundings_reaches_the_server(idle_server: TmuxServer)
         assert not [name for name in secrets if name.encode() in said]
 
 
-def test_a_place_without_any_locale_gets_one(idle_server: TmuxServer) -> None:
+def test_without_any_locale_a_locale_is_set(idle_server: TmuxServer) -> None:
     server = TmuxServer(idle_server.socket, environment={"PATH": os.environ["PATH"]})
 
     assert "C.UTF-8" == server.environment["LANG"]
 
 
-def test_a_conf_that_tmux_does_not_like_is_told(idle_server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conf_that_tmux_rejects_is_reported(idle_server: TmuxServer, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = configuration("screen") + "set -g no-such-option on\n"
     monkeypatch.setattr("kasmon.tmux.server.configuration", lambda terminal, lines: wrong)
 
@@ -192,7 +192,7 @@ def test_a_conf_that_tmux_does_not_like_is_told(idle_server: TmuxServer, monkeyp
         idle_server.start()
 
 
-def test_a_swept_socket_comes_back(server: TmuxServer) -> None:
+def test_a_deleted_socket_is_restored(server: TmuxServer) -> None:
     server.create("kept", ["cat"])
     server.socket.unlink()
     assert server.process() is None
@@ -201,7 +201,7 @@ def test_a_swept_socket_comes_back(server: TmuxServer) -> None:
     assert ["kept"] == [pane.kasmon_id for pane in panes_of(server)]
 
 
-def test_a_server_that_answers_needs_no_healing_and_one_that_is_dead_gets_none(server: TmuxServer) -> None:
+def test_a_server_that_answers_needs_no_repair_and_a_dead_one_gets_none(server: TmuxServer) -> None:
     assert server.heal_socket()
     server.kill_server()
 
@@ -220,7 +220,7 @@ def test_no_other_process_is_taken_for_the_server(server: TmuxServer) -> None:
     assert not send_signal(ProcessIdentity(me.pid, "12345"), signal.SIGKILL)
 
 
-def test_killing_the_server_ends_what_runs_in_it(server: TmuxServer) -> None:
+def test_killing_the_server_ends_its_programs(server: TmuxServer) -> None:
     pane = server.create("agent", ["cat"])
     server.kill_server()
     server.kill_server()
@@ -230,7 +230,7 @@ def test_killing_the_server_ends_what_runs_in_it(server: TmuxServer) -> None:
         panes_of(server)
 
 
-def test_a_server_that_does_not_listen_any_more_is_killed_too(server: TmuxServer) -> None:
+def test_a_server_without_its_socket_is_killed_too(server: TmuxServer) -> None:
     process = server.process()
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)

@@ -25,18 +25,18 @@ from tests.support.wait import auntil
         ("", ""),
     ],
 )
-def test_it_begins_with_a_capital_unless_it_begins_with_a_name(said: str, shown: str) -> None:
+def test_a_sentence_starts_with_a_capital_unless_it_starts_with_a_name(said: str, shown: str) -> None:
     assert shown == sentence(said)
 
 
-def test_what_to_do_next_is_a_line_of_its_own() -> None:
+def test_the_next_step_is_a_line_of_its_own() -> None:
     error = NotFoundError("no pane is called '%9'.", hint="List them with `tmux list-panes -a`.")
 
     assert "No pane is called '%9'.\nList them with `tmux list-panes -a`." == what_failed(error)
     assert "Gone." == what_failed(NotFoundError("gone."))
 
 
-async def test_a_refused_wish_is_told_so() -> None:
+async def test_a_refused_command_is_reported_as_refused() -> None:
     app = kasmon(fleet(working("api", abilities=("interrupts",))))
     assert isinstance(app.gateway, FakeGateway)
     app.gateway.refusing = SessionEndedError("api")

@@ -48,7 +48,9 @@ def watched(app: Kasmon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any
 
 
 @pytest.mark.parametrize("words", ["make && rm -rf build", MANY_LINES], ids=["one line", "many lines"])
-async def test_the_first_picture_of_a_card_is_as_the_last_one(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_frame_of_a_card_shows_what_the_last_one_shows(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing on it moves under a person's eyes, and nobody waits for a second picture."""
     async with run_app(app := kasmon(fleet(asking("fix-auth", command("fix-auth", words)), working("docs")))) as pilot:
         pictures = watched(app, monkeypatch)
@@ -61,7 +63,7 @@ async def test_the_first_picture_of_a_card_is_as_the_last_one(words: str, monkey
         assert shown[0].translate(THUMB) == text_of(app).translate(THUMB)
 
 
-async def test_a_running_session_draws_its_row_and_its_head_and_nothing_else(
+async def test_an_update_of_a_session_renders_only_its_row_and_its_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, after = (fleet(working("docs", said)) for said in ("one", "two"))
@@ -78,7 +80,7 @@ async def test_a_running_session_draws_its_row_and_its_head_and_nothing_else(
         assert all(1 == len(drawn.rows) for drawn in changes)
 
 
-async def test_lines_that_say_something_else_lay_nothing_out_anew_unless_there_are_more() -> None:
+async def test_changed_lines_cause_no_layout_unless_their_number_grows() -> None:
     async with run_app(app := kasmon(fleet(working("docs")))) as pilot:
         lines, laid_out = TextLines(app.look), []
         await app.screen.mount(lines)
@@ -113,7 +115,9 @@ def one_asks(tmp_path: Path) -> Iterator[tuple[Paths, SessionId]]:
     lock.let_go()
 
 
-async def test_what_a_card_must_hide_is_known_at_the_request(one_asks: tuple[Paths, SessionId], tmp_path: Path) -> None:
+async def test_the_secrets_of_a_card_are_known_when_its_request_is_reported(
+    one_asks: tuple[Paths, SessionId], tmp_path: Path
+) -> None:
     """Else a thread reads it while the dashboard is busy with the news, and waits for its turn."""
     own, session = one_asks
     gateway = LiveGateway(own)
@@ -131,7 +135,9 @@ async def test_what_a_card_must_hide_is_known_at_the_request(one_asks: tuple[Pat
 
 
 @pytest.mark.parametrize("columns", [100, 160], ids=["below", "beside"])
-async def test_the_first_picture_awaits_each_widgets_style_once(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_frame_waits_for_the_styles_of_each_widget_once(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not for a second round, nor for the styles of dialogs, which are there all the same once one opens."""
     rounds, update_nodes = [], Stylesheet.update_nodes
 

@@ -35,7 +35,7 @@ async def opened(pilot: Pilot[None], *pressed: str) -> None:
     ],
     ids=["structured", "in a terminal", "crashed", "lost"],
 )
-async def test_what_can_be_done_to_the_session_under_the_cursor_is_offered(shown: Session, offered: set[str]) -> None:
+async def test_actions_for_the_selected_session_are_offered(shown: Session, offered: set[str]) -> None:
     async with kasmon(fleet(shown)).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
 
@@ -43,7 +43,7 @@ async def test_what_can_be_done_to_the_session_under_the_cursor_is_offered(shown
         assert offered == changing & set(footer(pilot))
 
 
-async def test_the_offer_follows_the_cursor_and_the_session() -> None:
+async def test_the_offer_depends_on_the_cursor_and_the_session() -> None:
     async with (app := kasmon(TWO)).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
         assert "o attach" not in footer(pilot)
@@ -57,28 +57,28 @@ async def test_the_offer_follows_the_cursor_and_the_session() -> None:
 
 @pytest.mark.parametrize("shown", [fleet(), crew()], ids=["empty", "crew"])
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-async def test_the_way_to_help_and_the_way_out_are_always_there(shown: Fleet, width: int) -> None:
+async def test_the_keys_for_help_and_quit_are_always_shown(shown: Fleet, width: int) -> None:
     async with kasmon(shown).run_test(size=(width, 24)) as pilot:
         await opened(pilot)
 
         assert ["? help", "q quit"] == footer(pilot)[-2:]
 
 
-async def test_an_empty_list_offers_nothing_to_do_to_a_session() -> None:
+async def test_an_empty_list_offers_no_action_for_a_session() -> None:
     async with kasmon(fleet()).run_test(size=(120, 40)) as pilot:
         await opened(pilot)
 
         assert ["n new", "? help", "q quit"] == footer(pilot)
 
 
-async def test_a_list_narrowed_to_nobody_can_still_be_narrowed_otherwise() -> None:
+async def test_a_filter_without_matches_can_still_be_changed() -> None:
     async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
         await opened(pilot, "slash", *"nobody", "enter")
 
         assert ["n new", "/ filter", "? help", "q quit"] == footer(pilot)
 
 
-async def test_while_the_filter_is_written_its_own_keys_are_offered() -> None:
+async def test_while_the_filter_is_typed_its_own_keys_are_offered() -> None:
     async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
         await opened(pilot, "slash", "d")
         assert ["⏎ apply", "esc clear", "F1 help"] == footer(pilot)
@@ -87,7 +87,7 @@ async def test_while_the_filter_is_written_its_own_keys_are_offered() -> None:
         assert "⏎ open" in footer(pilot)
 
 
-async def test_in_a_prompt_box_only_keys_that_write_nothing_are_offered() -> None:
+async def test_in_a_prompt_box_only_keys_that_are_not_text_are_offered() -> None:
     async with kasmon(TWO).run_test(size=(120, 40)) as pilot:
         await opened(pilot, "enter")
 

@@ -50,7 +50,7 @@ def circles(graph: Arrows) -> list[list[str]]:
     return sorted(sorted(group) for group in groups if group)
 
 
-def test_no_module_of_the_dashboard_reaches_itself_by_its_imports() -> None:
+def test_no_module_of_the_dashboard_imports_itself_through_others() -> None:
     assert [] == circles(arrows())
 
 
@@ -62,7 +62,7 @@ def test_no_module_of_the_dashboard_reaches_itself_by_its_imports() -> None:
         ({"a": {"a"}}, [["a"]]),
     ],
 )
-def test_a_circle_is_found(graph: Arrows, found: list[list[str]]) -> None:
+def test_an_import_cycle_is_found(graph: Arrows, found: list[list[str]]) -> None:
     assert found == circles(graph)
 
 
@@ -134,5 +134,5 @@ def test_no_other_folder_opens_a_file_a_socket_a_program_or_a_browser() -> None:
         ("self.inbox.open()", set()),
     ],
 )
-def test_a_way_to_the_outside_is_found(source: str, found: set[str]) -> None:
+def test_an_access_to_the_outside_is_found(source: str, found: set[str]) -> None:
     assert found == {way for node in nodes(ast.parse(source)) for way in io_of(node)}

@@ -22,7 +22,7 @@ from tests.support.tui.fake_gateway import text_of
 LOOK = ThemeStyles(shipped(DEFAULT))
 
 
-def test_no_key_does_two_things_at_one_place() -> None:
+def test_no_key_has_two_actions_in_one_place() -> None:
     for place in KeyContext:
         taken: dict[str, str] = {}
         for row in ACTIONS:
@@ -41,7 +41,7 @@ def test_the_help_shows_every_key_and_every_shape() -> None:
         assert glyphs[0] in shown
 
 
-def test_the_help_says_once_where_keys_count_and_not_in_every_line() -> None:
+def test_the_help_states_once_where_keys_apply_and_not_in_every_line() -> None:
     shown = [line.text for line in help_rows(KeyMap(), LOOK, 90)]
 
     assert 1 == sum("on the wave board" in line.casefold() or line == "Wave board" for line in shown)
@@ -59,7 +59,7 @@ def test_the_help_shows_the_keys_of_its_screen_first_and_no_key_twice() -> None:
     assert any("Jump to next session that needs attention" in line for line in shown), "all other keys follow"
 
 
-def test_the_help_is_searched_by_keys_and_words() -> None:
+def test_the_help_is_searched_by_keys_and_text() -> None:
     def found(words: str) -> list[str]:
         return [line.text for line in help_rows(KeyMap(), LOOK, 90, words=words)]
 
@@ -88,11 +88,11 @@ def test_keys_that_terminals_keep_for_themselves_are_free(key: str) -> None:
         ("ctrl+@", "ctrl+at"),
     ],
 )
-def test_keys_are_written_as_people_write_them(written: str, named: str) -> None:
+def test_keys_are_shown_in_their_usual_form(written: str, named: str) -> None:
     assert named == textual_key(written)
 
 
-def test_a_config_puts_other_keys_in_their_place() -> None:
+def test_a_config_remaps_keys() -> None:
     keys = chosen({"next": "tab", "stop": ["x", "ctrl+k"]})
 
     assert ("tab",) == keys.of("next")
@@ -114,7 +114,7 @@ def test_a_config_puts_other_keys_in_their_place() -> None:
         ({"new": "ctrl+H"}, "most terminals send 'backspace' for the key 'ctrl+H', so choose another key", "keys.new"),
     ],
 )
-def test_a_key_that_cannot_be_is_said_with_its_place(rows: dict[str, str], why: str, key: str) -> None:
+def test_an_invalid_key_is_reported_with_its_place(rows: dict[str, str], why: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         chosen(rows, "config.toml")
 
@@ -141,12 +141,12 @@ async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
         assert "New session" in text_of(app)
 
 
-async def test_the_line_at_the_bottom_shows_the_keys_that_are_in_force() -> None:
+async def test_the_key_bar_shows_the_keys_in_force() -> None:
     async with run_app(app := kasmon(settings=DashboardSettings(keys={"new": "N"}))):
         assert " N new " in text_of(app).splitlines()[-1]
 
 
-async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> None:
+async def test_a_click_on_the_key_bar_does_what_its_key_does() -> None:
     async with run_app(app := kasmon(crew())) as pilot:
         column = text_of(app).splitlines()[-1].index("help")
         await pilot.click(offset=(column, 39))
@@ -155,7 +155,7 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
         assert "Jump to next session that needs attention" in text_of(app)
 
 
-def test_the_deeds_name_no_key() -> None:
+def test_the_handlers_contain_no_key() -> None:
     """A key is a row of the table; nothing else knows it."""
     import kasmon.tui.actions.general
 

@@ -45,14 +45,14 @@ async def dialog(pilot: Pilot[None], key: str) -> None:
     ],
     ids=["new", "message", "stop", "fork", "configure", "settings"],
 )
-async def test_each_key_of_a_dialog_stands_there_whole(key: str, shown: Fleet, keys: tuple[str, ...]) -> None:
+async def test_each_key_of_a_dialog_is_shown_whole(key: str, shown: Fleet, keys: tuple[str, ...]) -> None:
     async with kasmon(shown).run_test(size=LEAST) as pilot:
         await dialog(pilot, key)
 
         assert [] == [each for each in keys if each not in text_of(pilot.app)]
 
 
-async def test_what_does_not_fit_is_paged_from_any_field() -> None:
+async def test_content_that_does_not_fit_is_paged_from_any_field() -> None:
     async with kasmon(fleet(machine("numbers-in-april"))).run_test(size=LEAST) as pilot:
         await dialog(pilot, "f")
         assert "at once." not in text_of(pilot.app)
@@ -65,7 +65,7 @@ async def test_what_does_not_fit_is_paged_from_any_field() -> None:
         assert "mbers-in-april-2" in text_of(pilot.app)
 
 
-async def test_what_is_wrong_stands_there_with_the_field_that_it_is_about() -> None:
+async def test_an_error_is_shown_with_its_field() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=LEAST) as pilot:
         await dialog(pilot, "n")
         await pilot.press(*"readme", "enter")
@@ -75,7 +75,7 @@ async def test_what_is_wrong_stands_there_with_the_field_that_it_is_about() -> N
         assert "Name" in text_of(pilot.app)
 
 
-async def test_a_yes_counts_once_all_that_it_agrees_to_was_in_sight() -> None:
+async def test_a_confirmation_counts_once_all_of_its_text_was_shown() -> None:
     app, said = kasmon(fleet(idle("readme"))), list[str]()
     lines = ("It begins here.", *(f"Line {number}." for number in range(20)), "It ends here.")
     async with run_app(app, LEAST, act=settled) as pilot:
@@ -95,7 +95,7 @@ async def test_a_yes_counts_once_all_that_it_agrees_to_was_in_sight() -> None:
         assert ["yes"] == said
 
 
-async def test_what_fits_says_nothing_of_scrolling() -> None:
+async def test_content_that_fits_has_no_scroll_hint() -> None:
     async with kasmon(fleet(working("readme"))).run_test(size=(80, 24)) as pilot:
         await dialog(pilot, "x")
 
@@ -103,7 +103,7 @@ async def test_what_fits_says_nothing_of_scrolling() -> None:
         assert "scroll" not in text_of(pilot.app)
 
 
-async def test_the_theme_that_is_chosen_is_in_sight_and_below_the_last_what_stands_there() -> None:
+async def test_the_chosen_theme_is_visible_and_nothing_is_below_the_last() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=LEAST) as pilot:
         await dialog(pilot, "comma")
         await pilot.press("up")
@@ -117,7 +117,7 @@ async def test_the_theme_that_is_chosen_is_in_sight_and_below_the_last_what_stan
 
 
 @pytest.mark.parametrize("keys", [("enter", *"see @pa"), ("v", "slash", *"compil"), ("enter", "shift+tab")])
-async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above_it(keys: tuple[str, ...]) -> None:
+async def test_inside_a_session_the_box_is_whole_with_any_rows_above_it(keys: tuple[str, ...]) -> None:
     async with run_app(kasmon(fleet(parser())), LEAST, act=settled) as pilot:
         await pilot.press(keys[0])
         await auntil(lambda: pilot.app.query("#prompt"), what="the box")
@@ -137,7 +137,9 @@ async def test_inside_a_session_the_box_stands_there_whole_whatever_stands_above
     ],
     ids=["diff", "what a terminal printed", "terminal"],
 )
-async def test_the_bottom_line_has_whole_keys_and_the_way_back(keys: tuple[str, ...], mode: Mode, foot: str) -> None:
+async def test_the_key_bar_cuts_no_key_and_always_shows_the_way_back(
+    keys: tuple[str, ...], mode: Mode, foot: str
+) -> None:
     app = kasmon(fleet(working("docs", mode=mode)), panes={"docs": ("make html",)})
     gateway_of(app).diffs = {"docs": CHANGE}
     async with run_app(app, LEAST, act=settled) as pilot:
@@ -146,14 +148,14 @@ async def test_the_bottom_line_has_whole_keys_and_the_way_back(keys: tuple[str, 
         await auntil(lambda: text_of(app).splitlines()[-1].split() == foot.split(), what=f"the line {foot!r}")
 
 
-async def test_of_what_a_narrow_head_does_not_take_no_half_word_is_left() -> None:
+async def test_a_narrow_head_cuts_no_word() -> None:
     paused = next(each for each in machines().sessions if each.name == "numbers")
     async with run_app(kasmon(fleet(paused)), (80, 24), act=settled) as pilot:
         await auntil(lambda: "paused 2m · on disk · protocol" in text_of(pilot.app), what="the head")
         assert "interp…" not in text_of(pilot.app)
 
 
-async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
+async def test_the_first_frame_shows_the_whole_text_about_missing_agents() -> None:
     app = kasmon(fleet())
     gateway_of(app).offered = NO_AGENT
     async with run_app(app, LEAST, act=settled):
@@ -164,7 +166,7 @@ async def test_the_first_picture_says_all_of_what_was_not_found() -> None:
         assert "claude, codex, gemini, opencode" in words
 
 
-async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_the_list() -> None:
+async def test_without_space_to_answer_that_is_shown_whole_also_beside_the_list() -> None:
     async with run_app(kasmon(fleet(asking("fix-auth"), asking("docs"))), LEAST, act=settled) as pilot:
         await pilot.press("I")
 
@@ -172,7 +174,7 @@ async def test_where_there_is_no_room_to_answer_that_is_said_whole_also_beside_t
         await auntil(lambda: said in " ".join(text_of(pilot.app).replace("│", " ").split()), what="the word")
 
 
-async def test_what_a_command_does_stands_below_it_where_there_is_no_room_beside_it() -> None:
+async def test_the_description_of_a_command_is_below_it_if_it_does_not_fit_beside() -> None:
     async with run_app(kasmon(fleet()), (60, 16), act=settled) as pilot:
         await auntil(lambda: "kasmon doctor" in text_of(pilot.app), what="the commands")
         rows = [row.strip() for row in text_of(pilot.app).splitlines()]

@@ -55,7 +55,7 @@ async def test_text_that_is_being_written_is_shown() -> None:
         assert "While I think of it" in text_of(app)
 
 
-async def test_the_next_transcript_comes_at_its_end_into_the_same_widget() -> None:
+async def test_the_next_transcript_opens_at_its_end_in_the_same_widget() -> None:
     """A new widget would lay out the whole screen several times, for which a new state would wait."""
     app = kasmon(fleet(idle("readme"), idle("schema")), transcripts={"readme": long_talk(2000), "schema": talk()})
     async with app.run_test(size=(120, 40)) as pilot:
@@ -94,7 +94,7 @@ async def test_enter_opens_a_structured_session_at_its_end_and_scrolled_up_the_b
         assert "abc" == app.query_one(PromptBox).text
 
 
-async def test_enter_sends_and_the_box_is_empty() -> None:
+async def test_enter_sends_and_clears_the_box() -> None:
     async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
         await told(pilot)
         await pilot.press("enter", *"tidy up", "enter")
@@ -105,7 +105,7 @@ async def test_enter_sends_and_the_box_is_empty() -> None:
 
 
 @pytest.mark.parametrize("key", ["shift+enter", "alt+enter", "ctrl+j"])
-async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
+async def test_a_prompt_may_have_any_number_of_lines(key: str) -> None:
     async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
         await told(pilot)
         await pilot.press("enter", "a", key, "b", "enter")
@@ -114,7 +114,7 @@ async def test_a_prompt_has_as_many_lines_as_one_likes(key: str) -> None:
         assert [called(Operations.send_prompt, README, Prompt(text="a\nb"))] == gateway_of(pilot.app).calls
 
 
-async def test_blanks_are_no_prompt() -> None:
+async def test_blanks_are_not_sent() -> None:
     async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
         await told(pilot)
         await pilot.press("enter", "space", "enter")
@@ -123,7 +123,7 @@ async def test_blanks_are_no_prompt() -> None:
         assert [] == gateway_of(pilot.app).calls
 
 
-async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
+async def test_a_refused_prompt_is_in_the_box_again() -> None:
     app = kasmon(fleet(idle("readme")), transcripts=TALK)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await told(pilot)
@@ -136,7 +136,7 @@ async def test_a_prompt_that_was_refused_is_in_the_box_again() -> None:
         assert "has ended" in text_of(app)
 
 
-async def test_what_was_written_and_not_sent_is_there_when_one_comes_back() -> None:
+async def test_an_unsent_draft_is_restored() -> None:
     async with run_app(kasmon(fleet(idle("a"), idle("readme")))) as pilot:
         await pilot.press("enter", *"half a", "escape", "j", "enter", *"other", "escape", "k", "enter")
         await pilot.pause()
@@ -144,7 +144,7 @@ async def test_what_was_written_and_not_sent_is_there_when_one_comes_back() -> N
         assert "half a" == pilot.app.query_one(PromptBox).text
 
 
-async def test_esc_leaves_and_the_list_has_the_keyboard() -> None:
+async def test_esc_leaves_and_the_list_has_the_focus() -> None:
     async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
         await told(pilot)
         await pilot.press("enter", "escape")
@@ -164,7 +164,7 @@ async def test_ctrl_c_in_the_box_ends_the_turn() -> None:
         assert [called(Operations.interrupt, README)] == gateway_of(pilot.app).calls
 
 
-async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None:
+async def test_the_receipt_of_a_prompt_is_shown_above_the_box_and_nowhere_else() -> None:
     async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         gateway_of(pilot.app).word = "readme: sent"
         await pilot.press("enter", *"Go on", "enter")
@@ -176,7 +176,7 @@ async def test_a_prompt_from_the_box_is_told_above_it_and_nowhere_else() -> None
         await auntil(lambda: "readme: sent" in text_of(pilot.app))
 
 
-async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None:
+async def test_attaching_to_a_structured_session_gives_the_reason_of_the_refusal() -> None:
     async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         await pilot.press("o")
         await pilot.pause()
@@ -184,7 +184,7 @@ async def test_attaching_to_a_structured_session_says_why_it_cannot_be() -> None
         assert "Cannot attach to 'readme': a structured session" in " ".join(text_of(pilot.app).split())
 
 
-async def test_a_prompts_way_is_told() -> None:
+async def test_the_steps_of_a_receipt_are_shown() -> None:
     states = ReceiptState
     ways = [(states.FINISHED, "first", ""), (states.QUEUED, "second", ""), (states.REFUSED, "third", "busy")]
     receipts = [
@@ -200,7 +200,7 @@ async def test_a_prompts_way_is_told() -> None:
         assert "refused  third  busy" in text_of(pilot.app)
 
 
-async def test_new_facts_come_without_a_key() -> None:
+async def test_new_events_are_shown_without_a_key() -> None:
     async with kasmon(fleet(idle("readme")), transcripts=TALK).run_test(size=(120, 40)) as pilot:
         await told(pilot)
         view = app_of(pilot).session_pane.widget
@@ -254,7 +254,7 @@ async def test_another_leave_key_can_be_chosen() -> None:
         assert app.main_view.table.has_focus
 
 
-async def test_moving_on_stops_watching_the_terminal() -> None:
+async def test_selecting_another_session_stops_watching_the_terminal() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX), working("other", ago=10)), panes={"docs": MAKE})
     async with run_app(app) as pilot:
         await pilot.press("j")
@@ -264,7 +264,7 @@ async def test_moving_on_stops_watching_the_terminal() -> None:
         assert isinstance(watching[-1], Unwatch)
 
 
-async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
+async def test_a_terminal_whose_host_is_gone_reports_that_when_focused() -> None:
     async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -274,7 +274,7 @@ async def test_a_terminal_whose_host_is_gone_says_so_when_focused() -> None:
         assert "host process died" in text_of(app)
 
 
-async def test_without_tmux_the_preview_says_what_is_missing() -> None:
+async def test_without_tmux_the_preview_reports_it_missing() -> None:
     app = kasmon(fleet(working("docs", mode=Mode.TMUX)))
     gateway_of(app).has_tmux = False
     async with run_app(app):
@@ -291,7 +291,7 @@ async def test_pushes_for_another_session_are_not_shown() -> None:
         assert "" == view.bar.lost
 
 
-async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_keyboard_back() -> None:
+async def test_a_session_removed_while_it_is_open_returns_the_focus() -> None:
     async with run_app(kasmon(fleet(idle("a"), idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
         app_of(pilot)._show_update(fleet_update(fleet(idle("readme"))))
@@ -301,7 +301,7 @@ async def test_a_session_that_is_forgotten_while_somebody_is_in_it_gives_the_key
         assert app_of(pilot).main_view.table.has_focus
 
 
-async def test_a_restart_keeps_what_is_being_written() -> None:
+async def test_a_restart_keeps_the_draft() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", *"half")
         app_of(pilot)._show_update(fleet_update(fleet(idle("readme", generation=2))))
@@ -311,7 +311,7 @@ async def test_a_restart_keeps_what_is_being_written() -> None:
         assert pilot.app.query_one(PromptBox).has_focus
 
 
-async def test_the_help_is_a_key_away_also_while_writing() -> None:
+async def test_the_help_opens_by_a_key_also_in_the_box() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", "question_mark", "f1")
         await pilot.pause()
@@ -344,7 +344,7 @@ async def test_a_program_may_write_to_the_clipboard_only_where_the_config_allows
         assert "one\ntwo" == app.clipboard
 
 
-async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
+async def test_a_program_that_ended_in_focus_is_reported_as_ended() -> None:
     async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE}), (120, 30)) as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -353,7 +353,7 @@ async def test_a_program_that_ended_in_focus_is_said_to_have_ended() -> None:
         await auntil(lambda: "program ended; keys are ignored" in text_of(app))
 
 
-async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_keyboard() -> None:
+async def test_a_terminal_left_before_it_opened_does_not_take_the_focus() -> None:
     """As when its session is forgotten in another dashboard, or the next one that asks is gone to at once."""
     app = kasmon(fleet(session("shell", mode=Mode.TMUX)), panes={"shell": ("$",)})
     async with app.run_test(size=(120, 40)) as pilot:
@@ -370,7 +370,7 @@ async def test_a_terminal_that_was_left_before_it_was_there_does_not_take_the_ke
         assert app.list_has_keys
 
 
-async def test_a_terminal_that_is_entered_too_early_has_the_keyboard_later(
+async def test_a_terminal_entered_before_it_opened_has_the_focus_once_it_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on a busy machine: a refresh may come before it is mounted."""

@@ -44,7 +44,7 @@ def saved(app: Kasmon) -> list[Split]:
     return gateway_of(app).passed(Operations.save_split, "split")
 
 
-async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() -> None:
+async def test_the_divider_beside_the_list_is_dragged_and_its_position_is_saved() -> None:
     async with run_app(app := shown(), WIDE) as pilot:
         _, y = divider(app)
         await drag(pilot, divider(app), (80, y), (64, y))
@@ -57,7 +57,7 @@ async def test_the_divider_beside_the_list_is_dragged_and_its_place_is_kept() ->
         assert (64, 96) == (again.main_view.side.region.width, again.main_view.preview.region.width)
 
 
-async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> None:
+async def test_the_divider_below_the_list_is_dragged_and_its_position_is_saved() -> None:
     async with run_app(app := shown(), LOW) as pilot:
         await drag(pilot, divider(app), (20, 10), (20, 20))
         await settled(pilot)
@@ -70,7 +70,7 @@ async def test_the_divider_below_the_list_is_dragged_and_its_place_is_kept() -> 
 
 
 @pytest.mark.parametrize("to", [0, 159])
-async def test_neither_side_is_dragged_away(to: int) -> None:
+async def test_neither_side_can_be_dragged_to_nothing(to: int) -> None:
     async with run_app(app := shown(), WIDE) as pilot:
         _, y = divider(app)
         await drag(pilot, divider(app), (to, y))
@@ -103,7 +103,7 @@ async def test_without_a_preview_the_list_has_the_whole_width() -> None:
         assert 160 == app.main_view.side.region.width
 
 
-async def test_the_settings_apply_that_come_once_the_dashboard_is_open() -> None:
+async def test_settings_that_load_after_the_start_apply() -> None:
     """A real kasmon reads them after the first picture."""
     app = shown()
     gateway_of(app).kept.get_nowait()
@@ -116,7 +116,7 @@ async def test_the_settings_apply_that_come_once_the_dashboard_is_open() -> None
         assert 64 == app.main_view.side.region.width
 
 
-def test_the_split_is_stored_and_a_broken_file_is_none() -> None:
+def test_the_split_is_saved_and_a_broken_file_is_ignored() -> None:
     def opened() -> Split:
         gateway = LiveGateway(user_paths())
 

@@ -43,7 +43,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_wrong_way_in_is_refused_and_its_guard_is_what_refuses(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_request_is_refused_by_its_guard(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Served() as served:
         path, headers, good = ways(served)[way]
 
@@ -56,7 +56,7 @@ def test_a_wrong_way_in_is_refused_and_its_guard_is_what_refuses(way: str, monke
         assert (101 if "Upgrade" in headers else 200) == served.ask(path, headers).status
 
 
-def test_the_right_way_in_is_the_link_then_the_cookie() -> None:
+def test_a_valid_request_has_the_link_then_the_cookie() -> None:
     with Served() as served:
         entered = served.ask(served.link())
 
@@ -69,7 +69,7 @@ def test_the_right_way_in_is_the_link_then_the_cookie() -> None:
         assert 101 == served.ask(f"{served.path}ws?width=80&height=24", {**UPGRADE, **here}).status
 
 
-def test_nothing_else_of_this_machine_is_listened_on() -> None:
+def test_no_other_address_of_this_machine_listens() -> None:
     """`kasmon web --address 0.0.0.0` is refused; and who comes by another address finds nobody."""
     with Served() as served:
         me = psutil.Process().net_connections("tcp")
@@ -82,12 +82,12 @@ def test_nothing_else_of_this_machine_is_listened_on() -> None:
 @pytest.mark.parametrize(
     "address", ["0.0.0.0", "::", "192.168.1.7", "10.0.0.1", "example.org", "", "127.0.0.1.evil.example", "169.254.0.1"]
 )
-def test_an_address_that_others_could_reach_is_refused_with_the_way_to_do_it(address: str) -> None:
+def test_an_address_that_others_could_reach_is_refused_with_the_alternative(address: str) -> None:
     with pytest.raises(UsageError, match=r"on this machine only.*ssh -t -L 8000:127.0.0.1:8000"):
         loopback(address)
 
 
-def test_nothing_but_that_check_keeps_other_addresses_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_that_check_refuses_other_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ipaddress.IPv4Address, "is_loopback", True)
 
     assert "0.0.0.0" == gates.loopback("0.0.0.0")
@@ -103,7 +103,7 @@ def test_nothing_but_that_check_keeps_other_addresses_out(monkeypatch: pytest.Mo
         ("[::1]", "::1"),
     ],
 )
-def test_an_address_of_this_machine_is_taken(address: str, meant: str) -> None:
+def test_an_address_of_this_machine_is_accepted(address: str, meant: str) -> None:
     assert meant == loopback(address)
 
 
@@ -137,7 +137,7 @@ def test_a_link_opens_once(access_guard: AccessGuard) -> None:
     assert "this link is unknown or already used" in refused.why
 
 
-def test_a_new_link_ends_the_one_before(access_guard: AccessGuard) -> None:
+def test_a_new_link_replaces_the_one_before(access_guard: AccessGuard) -> None:
     old, new = token(access_guard.create_link()), token(access_guard.create_link())
 
     assert access_guard.refusal(asked(access_guard, link=old))
@@ -154,7 +154,7 @@ def test_a_link_that_the_browser_only_guessed_is_not_used_up() -> None:
         assert 200 == served.ask(link).status
 
 
-def test_before_there_is_a_link_no_token_comes_in(access_guard: AccessGuard) -> None:
+def test_without_a_link_no_token_is_accepted(access_guard: AccessGuard) -> None:
     assert access_guard.refusal(asked(access_guard, link="", cookie=""))
     assert access_guard.refusal(asked(access_guard, link="None", cookie=""))
 
@@ -187,7 +187,7 @@ def test_before_there_is_a_link_no_token_comes_in(access_guard: AccessGuard) -> 
     ],
     ids=str,
 )
-def test_what_is_not_exactly_ours_is_refused(access_guard: AccessGuard, more: dict[str, object]) -> None:
+def test_a_request_that_differs_in_one_header_is_refused(access_guard: AccessGuard, more: dict[str, object]) -> None:
     access_guard.create_link()
 
     assert None is access_guard.refusal(asked(access_guard))
@@ -195,7 +195,7 @@ def test_what_is_not_exactly_ours_is_refused(access_guard: AccessGuard, more: di
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LocalHost:8000"])
-def test_both_names_of_this_machine_are_ours(access_guard: AccessGuard, host: str) -> None:
+def test_both_names_of_this_machine_are_accepted(access_guard: AccessGuard, host: str) -> None:
     assert None is access_guard.refusal(asked(access_guard, hosts=[host], origins=[f"http://{host}"], is_socket=True))
 
 
@@ -235,7 +235,7 @@ def test_two_web_views_share_no_secret() -> None:
     assert min(len(one.change()), len(token(one.create_link()))) >= 43
 
 
-def test_each_browser_has_a_cookie_of_its_own_and_each_can_be_revoked_alone(access_guard: AccessGuard) -> None:
+def test_each_browser_has_its_own_cookie_and_each_can_be_revoked_alone(access_guard: AccessGuard) -> None:
     one, other = access_guard.change(), access_guard.change()
     access_guard.revoke(one)
 
@@ -262,7 +262,7 @@ LOG_OUT = {"method": "POST", "origins": ["http://127.0.0.1:8000"]}
     ],
     ids=str,
 )
-def test_only_our_own_page_logs_out(access_guard: AccessGuard, more: dict[str, object]) -> None:
+def test_only_the_page_itself_can_log_out(access_guard: AccessGuard, more: dict[str, object]) -> None:
     path = f"/{access_guard.folder}/logout"
 
     assert None is access_guard.refusal(asked(access_guard, path=path, **LOG_OUT))

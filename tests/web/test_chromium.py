@@ -51,7 +51,9 @@ def kept(page: Page, name: str) -> None:
         page.picture(Path(folder) / f"{name}.png")
 
 
-def test_a_permission_is_answered_by_a_key_and_no_quit_ends_the_agent(home: Home, web: Web, browser: Chromium) -> None:
+def test_a_permission_is_answered_by_a_key_and_quitting_leaves_the_agent_alive(
+    home: Home, web: Web, browser: Chromium
+) -> None:
     session = home.start("fix-auth", "ask git push --force")
     page = browser.page(web.link)
 
@@ -107,7 +109,7 @@ def test_the_mouse_other_sizes_and_a_live_terminal_work(home: Home, web: Web, br
     assert [] == page.complaints
 
 
-def test_what_is_copied_is_in_the_browser_s_clipboard(browser: Chromium, served: Served) -> None:
+def test_copied_text_is_in_the_browsers_clipboard(browser: Chromium, served: Served) -> None:
     """The dashboard copies as every terminal program does (OSC 52)."""
     mine = let_in(browser, served)
     mine.front()
@@ -186,7 +188,9 @@ def let_in(browser: Chromium, served: Served) -> Page:
     return page
 
 
-def test_a_foreign_name_for_us_gets_nothing(browser: Chromium, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_name_that_resolves_here_gets_nothing(
+    browser: Chromium, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """DNS rebinding: for the browser this is the attacker's own origin, which may read all of it."""
     address = f"http://{EVIL}:{served.view.port}{served.link()}"
     page = browser.page(address)
@@ -240,7 +244,7 @@ def test_the_cookie_goes_to_no_other_server_of_this_machine(browser: Chromium, s
 
 
 @pytest.mark.parametrize(("query", "guard"), [("", "cookie"), ("?t=wrong", "link")], ids=["none", "a wrong one"])
-def test_without_the_token_nobody_comes_in(
+def test_without_the_token_no_one_is_let_in(
     browser: Chromium, served: Served, query: str, guard: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cookie, link = served.view.access_guard.change(), served.link().rpartition("=")[2]
@@ -254,7 +258,7 @@ def test_without_the_token_nobody_comes_in(
     page.shows("let in")
 
 
-def test_a_link_that_was_used_lets_nobody_else_in(browser: Chromium, served: Served) -> None:
+def test_a_used_link_lets_no_one_else_in(browser: Chromium, served: Served) -> None:
     link = f"http://{served.host}{served.link()}"
     browser.page(link).shows("let in")
 
@@ -264,7 +268,7 @@ def test_a_link_that_was_used_lets_nobody_else_in(browser: Chromium, served: Ser
     assert 1 == len(served.view.dashboards)
 
 
-def test_what_stands_in_the_terminal_opens_no_window_and_reads_no_clipboard(browser: Chromium, served: Served) -> None:
+def test_terminal_output_opens_no_window_and_reads_no_clipboard(browser: Chromium, served: Served) -> None:
     """Its script would open links on a click, and answer a program that asks for the clipboard."""
     mine = let_in(browser, served)
     tabs = len(browser.call("Target.getTargets")["targetInfos"])
@@ -328,7 +332,9 @@ def test_a_request_is_read_and_allowed_on_a_phone(home: Home, web: Web, browser:
     assert [] == page.complaints
 
 
-def test_another_page_cannot_embed_or_send_a_request_form(home: Home, web: Web, browser: Chromium, other: int) -> None:
+def test_another_page_cannot_embed_a_request_or_send_its_form(
+    home: Home, web: Web, browser: Chromium, other: int
+) -> None:
     """Clickjacking and forged forms, even if the other page knows the link and the form."""
     session = home.start("fix-auth", "ask git push --force")
     asked = until(lambda: next(iter(home.session(session).requests), None))

@@ -30,7 +30,7 @@ def status(link: str) -> int:
     return got
 
 
-def test_it_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Cli) -> None:
+def test_the_command_prints_a_link_and_another_for_each_enter_until_ctrl_c(line: Cli) -> None:
     """The link before leads nowhere then. No dashboard was opened: of this kasmon there is only the server's lock."""
 
     def links() -> list[str]:
@@ -69,18 +69,18 @@ def test_for_programs_the_link_is_in_an_object_and_a_signal_ends_it(line: Cli) -
     assert (128 + signal.SIGTERM, b"", b"") == (web.returncode, out, err)
 
 
-def test_an_address_that_others_could_reach_is_a_mistake() -> None:
+def test_an_address_that_others_could_reach_is_an_error() -> None:
     with pytest.raises(UsageError, match="not a loopback address"):
         browsing.web(port=0, address="0.0.0.0", wants_json=False)
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_a_port_is_a_port(port: int) -> None:
+def test_an_invalid_port_is_refused(port: int) -> None:
     with pytest.raises(UsageError, match="not a valid port"):
         browsing.web(port=port, address="127.0.0.1", wants_json=False)
 
 
-def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
@@ -97,7 +97,7 @@ def _no_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_package")
-def test_without_its_packages_it_says_how_to_get_them() -> None:
+def test_without_its_packages_the_error_shows_how_to_get_them() -> None:
     with pytest.raises(UnavailableError, match=r"not installed. `pipx install --force '\.\[web\]'` in") as refused:
         browsing.web(port=0, address="127.0.0.1", wants_json=False)
 
@@ -105,7 +105,7 @@ def test_without_its_packages_it_says_how_to_get_them() -> None:
     assert "`pipx install --force '.[web]'` in kasmon's clone" in browsing.check().text
 
 
-def test_doctor_says_that_it_is_there() -> None:
+def test_doctor_lists_the_web_view() -> None:
     check = browsing.check()
 
     assert ("web", "ok") == (check.id, check.level)

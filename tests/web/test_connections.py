@@ -62,7 +62,7 @@ KINDS = ["nothing", "a line", "half of a header", "a body that does not come", "
 
 
 @pytest.mark.parametrize("begun", SLOW, ids=KINDS)
-def test_who_is_slow_with_a_request_is_cut(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+def test_a_slow_request_is_closed(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.1)
     monkeypatch.setattr(connections, "KEEPALIVE_S", 3600.0)
     with Served() as view, connected(view) as line:
@@ -72,7 +72,7 @@ def test_who_is_slow_with_a_request_is_cut(monkeypatch: pytest.MonkeyPatch, begu
         until(lambda: not view.view.connections)
 
 
-def test_a_letter_now_and_then_does_not_keep_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_byte_now_and_then_does_not_keep_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.3)
     with Served() as view, connected(view) as line:
         line.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -87,7 +87,7 @@ def test_a_letter_now_and_then_does_not_keep_it_open(monkeypatch: pytest.MonkeyP
         until(is_refused)
 
 
-def test_who_was_let_in_stays_as_long_as_a_dashboard_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_with_access_stays_as_long_as_a_dashboard_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 0.1)
     with Served(dashboard=("/bin/sh", "-c", ECHO)) as view, connected(view) as mine, connected(view) as slow:
         headers = {**UPGRADE, **view.cookie, "Host": view.host, "Origin": f"http://{view.host}"}
@@ -105,7 +105,7 @@ def test_who_was_let_in_stays_as_long_as_a_dashboard_does(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nX: "], ids=["nothing", "half of a header"])
-def test_who_was_let_in_and_asks_for_nothing_more_is_cut(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+def test_a_client_with_access_and_no_request_is_closed(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     monkeypatch.setattr(connections, "KEEPALIVE_S", 0.1)
     monkeypatch.setattr(connections, "REQUEST_TIMEOUT_S", 3600.0)
     with Served() as view, connected(view) as line:
@@ -119,7 +119,7 @@ def test_who_was_let_in_and_asks_for_nothing_more_is_cut(monkeypatch: pytest.Mon
         until(lambda: not view.view.connections)
 
 
-def test_the_limits_are_those_that_security_names() -> None:
+def test_the_limits_are_those_in_the_security_document() -> None:
     limits = connections.REQUEST_TIMEOUT_S, connections.MAX_PER_ADDRESS, connections.MAX_CONNECTIONS
     stated = re.search(r"has (\d+) s to send .* are (\d+) of one address and (\d+) in all", SECURITY.read_text())
 
@@ -140,7 +140,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     [("MAX_PER_ADDRESS", ["127.0.0.1"] * 12), ("MAX_CONNECTIONS", [f"127.0.0.{number}" for number in range(2, 14)])],
     ids=["of one address", "of all addresses together"],
 )
-def test_there_are_only_so_many_and_the_newcomer_comes_in(
+def test_connections_are_limited_and_a_new_one_replaces_an_old_one(
     monkeypatch: pytest.MonkeyPatch, limit: str, addresses: list[str]
 ) -> None:
     """The oldest that was not let in goes: nobody keeps the person with the link out by being first."""
@@ -157,7 +157,7 @@ def test_there_are_only_so_many_and_the_newcomer_comes_in(
 
 
 @pytest.mark.usefixtures("patient")
-def test_many_of_one_address_close_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_connections_of_one_address_close_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_PER_ADDRESS", 2)
     with Served() as view, contextlib.ExitStack() as opened:
         addresses = ["127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.2"]
@@ -168,7 +168,7 @@ def test_many_of_one_address_close_none_of_another(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("patient")
-async def test_where_all_were_let_in_a_newcomer_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_if_all_have_access_a_new_connection_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_PER_ADDRESS", 2)
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as one, page(view) as other:
         await one.shows(b"ready")
@@ -214,7 +214,7 @@ def take_all_handles(web: "subprocess.Popen[bytes]") -> list[socket.socket]:
     return lines
 
 
-def test_without_file_handles_it_says_so_in_a_line_and_goes_on(line: Cli) -> None:
+def test_without_file_handles_it_reports_that_in_a_line_and_continues(line: Cli) -> None:
     """Python's own way is a traceback for each of 128 tries, each second."""
     argv = [sys.executable, "-P", "-c", FEW_HANDLES]
     with subprocess.Popen(argv, env=line.environment, cwd=line.home, stdout=-1, stderr=-1) as web:
@@ -235,7 +235,7 @@ def test_without_file_handles_it_says_so_in_a_line_and_goes_on(line: Cli) -> Non
     assert len(said) < 2000
 
 
-def test_a_standard_error_that_nobody_reads_stops_neither_the_server_nor_its_end(line: Cli) -> None:
+def test_a_blocked_standard_error_stops_neither_the_server_nor_its_end(line: Cli) -> None:
     """A full pipe: what is logged waits in it for ever."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -270,7 +270,7 @@ def psutil_port(pid: int) -> int:
     return until(listening)[0]
 
 
-def test_a_request_that_fails_is_one_line_in_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_request_is_one_line_in_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
     with Served() as view:
         view.view._files = None  # type: ignore[assignment]  # whatever may go wrong
         answers = {view.ask(view.path, view.cookie).status for _ in range(3)}
@@ -285,7 +285,7 @@ def has_input(web: OnTerminal) -> bool:
     return bool(int.from_bytes(fcntl.ioctl(web.terminal, termios.FIONREAD, bytes(4)), sys.byteorder))
 
 
-def test_a_terminal_that_stands_still_does_not_stop_the_dashboards(line: Cli) -> None:
+def test_a_stopped_terminal_does_not_stop_the_dashboards(line: Cli) -> None:
     """As after Ctrl+S. Enough links are asked for to fill it; the page is served all the same."""
     with OnTerminal([*KASMON, "web"], line.home, environment=line.environment) as web:
         [link] = until(lambda: LINK.findall(web.seen))
@@ -310,7 +310,7 @@ def deaf(view: server.WebView) -> Iterator[None]:
         yield
 
 
-async def test_a_page_that_reads_nothing_stops_no_other_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_that_reads_nothing_stops_no_other_page_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GOODBYE_S", 0.1)
     async with served("/bin/sh", "-c", FLOOD) as view:
         with deaf(view):
@@ -323,7 +323,7 @@ async def test_a_page_that_reads_nothing_stops_no_other_and_not_the_end(monkeypa
             await auntil(lambda: not view.connections)
 
 
-async def test_a_page_without_heartbeats_is_cut_with_all_that_waits_for_it(
+async def test_a_page_without_a_heartbeat_is_disconnected_with_its_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "HEARTBEAT_S", 0.2)
@@ -335,7 +335,7 @@ async def test_a_page_without_heartbeats_is_cut_with_all_that_waits_for_it(
             await auntil(lambda: not view.connections)
 
 
-async def test_a_log_out_ends_the_dashboards_of_that_browser_alone() -> None:
+async def test_a_logout_ends_the_dashboards_of_that_browser_alone() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as mine, page(view) as other:
         await mine.shows(b"ready")
         await other.shows(b"ready")
@@ -353,7 +353,7 @@ async def test_a_log_out_ends_the_dashboards_of_that_browser_alone() -> None:
         await other.shows(b"still here")
 
 
-async def test_a_log_out_of_all_ends_every_dashboard() -> None:
+async def test_a_logout_of_all_ends_every_dashboard() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as one, page(view) as other:
         await one.shows(b"ready")
         await other.shows(b"ready")
@@ -364,7 +364,7 @@ async def test_a_log_out_of_all_ends_every_dashboard() -> None:
         await auntil(lambda: not view.dashboards)
 
 
-def test_r_and_enter_logs_out_all_that_came_before(line: Cli) -> None:
+def test_r_and_enter_log_out_all_earlier_browsers(line: Cli) -> None:
     def links() -> list[str]:
         return [each.decode() for each in LINK.findall(web.seen)]
 

@@ -82,14 +82,14 @@ async def pid_of(view: WebView) -> int:
     return one.pid
 
 
-async def test_what_is_typed_arrives_and_what_is_drawn_comes_back() -> None:
+async def test_input_arrives_and_output_returns() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as it:
         await it.shows(b"ready")
         await it.say("stdin", "ä\x1b[A\x03\r")
         await it.shows("ä\x1b[A\x03\r".encode())
 
 
-async def test_the_dashboard_has_the_page_s_size_and_hears_of_another() -> None:
+async def test_the_dashboard_has_the_pages_size_and_is_notified_of_another() -> None:
     async with served(sys.executable, "-c", SIZES) as view, page(view, "width=132&height=43") as it:
         await it.shows(b"size 132 43")
         await it.say("resize", {"width": 99, "height": 33})
@@ -97,12 +97,12 @@ async def test_the_dashboard_has_the_page_s_size_and_hears_of_another() -> None:
 
 
 @pytest.mark.parametrize("size", ["", "width=&height=x", "width=-5&height=24.5", "width=٣٣&height=null"])
-async def test_a_page_that_tells_no_size_gets_the_usual_one(size: str) -> None:
+async def test_a_page_without_a_size_gets_the_default_one(size: str) -> None:
     async with served(sys.executable, "-c", f"{SIZE}say()") as view, page(view, size) as it:
         await it.shows(b"size 80 24")
 
 
-def test_a_size_is_a_number_within_reason() -> None:
+def test_a_size_is_a_number_within_limits() -> None:
     assert [1, 1, 80, 1000, 1000] == [clamp_size(each) for each in (0, -7, "80", 10**9, "99999999")]
     assert [None] * 7 == [clamp_size(each) for each in (None, True, 8.5, "", "9" * 5000, "²", [80])]
 
@@ -124,7 +124,7 @@ async def test_a_dashboard_ends_with_its_page() -> None:
         assert not psutil.pid_exists(pid)
 
 
-async def test_a_page_ends_with_its_dashboard_and_keeps_its_last_words() -> None:
+async def test_a_page_ends_with_its_dashboard_and_keeps_its_last_output() -> None:
     async with served("/bin/sh", "-c", "echo over") as view, page(view) as it:
         await it.ends()
 
@@ -132,7 +132,7 @@ async def test_a_page_ends_with_its_dashboard_and_keeps_its_last_words() -> None
         await auntil(lambda: not view.dashboards)
 
 
-async def test_one_that_does_not_end_is_killed_with_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dashboard_that_does_not_exit_is_killed_with_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard_session, "END_S", 0.05)
     async with served("/bin/sh", "-c", STAYS) as view:
         async with page(view) as it:
@@ -157,7 +157,7 @@ async def test_the_end_of_the_web_view_ends_every_dashboard() -> None:
         assert [] == [pid for pid in pids if psutil.pid_exists(pid)]
 
 
-async def test_one_page_s_dashboard_is_not_another_s() -> None:
+async def test_the_dashboards_of_two_pages_are_separate() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as one, page(view) as other:
         await one.say("stdin", "of one")
         await one.shows(b"of one")
@@ -167,7 +167,7 @@ async def test_one_page_s_dashboard_is_not_another_s() -> None:
         assert b"of one" not in other.drawn
 
 
-async def test_a_page_more_than_there_may_be_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_page_too_many_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_VISITS", 1)
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as it:
         await it.shows(b"ready")
@@ -180,7 +180,7 @@ async def test_a_page_more_than_there_may_be_is_told_so(monkeypatch: pytest.Monk
         assert 1 == len(view.dashboards)
 
 
-async def test_where_no_dashboard_can_be_started_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_if_no_dashboard_can_start_the_page_reports_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dashboard_session, "EXEC", ("/nonexistent",))
     async with served("/bin/sh") as view, page(view) as it:
         await it.ends()
@@ -195,7 +195,7 @@ NONSENSE = [
 ]
 
 
-async def test_what_a_page_should_not_say_does_nothing() -> None:
+async def test_an_invalid_message_has_no_effect() -> None:
     async with served("/bin/sh", "-c", ECHO) as view, page(view) as it:
         await it.shows(b"ready")
         for message in NONSENSE:
@@ -235,7 +235,7 @@ async def test_a_page_whose_dashboard_reads_nothing_can_still_be_closed(monkeypa
         await auntil(lambda: not view.dashboards)
 
 
-async def test_closing_a_visit_while_it_is_read_and_written_ends_both() -> None:
+async def test_closing_a_connection_while_it_is_read_and_written_ends_both() -> None:
     """The program reads nothing, and nobody asks it to draw."""
     seen = await DashboardSession.open(
         80, 24, ENVIRONMENT, ("/bin/sh", "-c", "stty raw -echo; echo ready; exec sleep 1000")
@@ -253,7 +253,7 @@ async def test_closing_a_visit_while_it_is_read_and_written_ends_both() -> None:
     assert not psutil.pid_exists(seen.pid)
 
 
-def test_the_dashboard_has_our_variables_but_those_of_our_terminal() -> None:
+def test_the_dashboard_has_the_environment_without_the_variables_of_the_terminal() -> None:
     ours = dict.fromkeys(TERMINAL_VARS, "x") | {"TERM": "dumb", "ANTHROPIC_API_KEY": "k", "XDG_STATE_HOME": "/s"}
 
     its = page_environment(ours)

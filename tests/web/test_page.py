@@ -23,7 +23,7 @@ def test_every_file_that_the_page_names_is_there() -> None:
         ]
 
 
-def test_nothing_of_ours_names_a_place_outside() -> None:
+def test_no_file_of_kasmon_names_an_outside_address() -> None:
     files = page_files()
 
     assert [] == [
@@ -38,14 +38,14 @@ def test_nothing_of_ours_names_a_place_outside() -> None:
         *("/etc/passwd", "//etc/passwd", "%00", "page.css%00", "images/background.png", "download/key", "%C3%A9"),
     ],
 )
-def test_nothing_but_the_page_s_files_is_given_out(name: str) -> None:
+def test_only_the_files_of_the_page_are_served(name: str) -> None:
     with Served() as served:
         answer = served.ask(f"{served.path}{name}", served.cookie)
 
         assert (404, "kasmon: not found.\n") == (answer.status, answer.body)
 
 
-def test_every_answer_carries_what_keeps_other_pages_out() -> None:
+def test_every_answer_has_the_headers_that_keep_other_pages_out() -> None:
     """Also those that refuse, and those that lead nowhere."""
     with Served() as served:
         asked = [
@@ -70,7 +70,7 @@ def test_every_answer_carries_what_keeps_other_pages_out() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"])
-def test_there_is_nothing_to_do_but_to_look(method: str) -> None:
+def test_only_read_methods_are_accepted(method: str) -> None:
     with Served() as served:
         assert 405 == served.ask(served.path, served.cookie, method).status
 
@@ -102,7 +102,7 @@ def test_there_is_nothing_to_do_but_to_look(method: str) -> None:
         "long",
     ],
 )
-def test_what_is_no_proper_request_gets_no_dashboard_and_is_not_logged(
+def test_an_invalid_request_gets_no_dashboard_and_is_not_logged(
     request_: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -136,14 +136,14 @@ def test_no_address_is_logged(caplog: pytest.LogCaptureFixture, capfd: pytest.Ca
     ]
 
 
-def test_another_version_of_the_package_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PACKAGE_FILES, "textual.js", ("static/js/elsewhere.js", "text/javascript"))
 
     with pytest.raises(UnavailableError, match="another version"):
         page_files()
 
 
-def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_shows_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual_serve", None)
 
     with pytest.raises(UnavailableError, match=r"not installed. `pipx install --force '\.\[web\]'` in"):

@@ -77,7 +77,7 @@ def shared(running: Site) -> Request:
     return until(lambda: next(iter(running.home.session(other).requests), None))
 
 
-def test_it_answers_once_and_the_log_names_the_link(site: Site) -> None:
+def test_a_link_answers_once_and_the_log_names_it(site: Site) -> None:
     asked = site.asks()
     link = site.link(asked)
     [record] = [each for each in RequestLinks(site.home.paths).list_all() if each.request == asked.id]
@@ -128,7 +128,7 @@ def test_hidden_characters_are_allowed_only_by_the_tools_letters(site: Site) -> 
     assert until(lambda: site.answered(asked))
 
 
-def test_later_sets_it_aside_once_and_the_link_still_works(site: Site) -> None:
+def test_later_dismisses_the_request_once_and_the_link_still_works(site: Site) -> None:
     asked = site.asks()
     link = site.link(asked)
     fields = link.forms()["later"]
@@ -157,7 +157,7 @@ def test_of_two_answers_at_once_one_is_accepted(site: Site) -> None:
 
 
 @pytest.mark.parametrize("ended", ["expired", "revoked", "all revoked"])
-def test_a_link_that_ended_shows_nothing_and_answers_nothing(site: Site, shared: Request, ended: str) -> None:
+def test_an_expired_link_shows_nothing_and_answers_nothing(site: Site, shared: Request, ended: str) -> None:
     link = site.link(shared)
     fields = link.forms()["allow"]
     if ended == "expired":
@@ -244,7 +244,7 @@ def test_a_form_without_the_value_of_this_link_is_refused(site: Site, shared: Re
 
 
 @pytest.mark.parametrize("kind", ["iframe", "frame", "embed", "object"])
-def test_it_is_not_shown_inside_another_page(site: Site, shared: Request, kind: str) -> None:
+def test_the_page_is_not_shown_inside_another_one(site: Site, shared: Request, kind: str) -> None:
     link = site.link(shared)
 
     refused = link.open(**{"Sec-Fetch-Dest": kind})
@@ -264,7 +264,7 @@ def test_it_is_not_shown_inside_another_page(site: Site, shared: Request, kind: 
     ],
     ids=["json", "text", "too long", "no charset", "multipart"],
 )
-def test_what_is_no_form_of_the_page_is_refused(site: Site, shared: Request, body: str, kind: str) -> None:
+def test_an_invalid_form_is_refused(site: Site, shared: Request, body: str, kind: str) -> None:
     assert 413 == site.served.ask(site.link(shared).path, {**BROWSER, "Content-Type": kind}, "POST", body).status
 
 
@@ -339,7 +339,7 @@ def test_a_flood_is_bounded_in_memory(site: Site, shared: Request, monkeypatch: 
     assert 200 == link.open().status
 
 
-def test_limits_end_with_their_time() -> None:
+def test_limits_end_after_their_time() -> None:
     limits = RequestLimits()
     for _ in range(MAX_UNKNOWN):
         limits.add_unknown("a", 0.0)
@@ -354,7 +354,7 @@ def test_limits_end_with_their_time() -> None:
     assert limits.add_view("l", 60.0)
 
 
-def test_a_pace_lets_a_burst_through_and_then_a_rate() -> None:
+def test_a_rate_limit_allows_a_burst_and_then_a_rate() -> None:
     pace = Pace(3, 10.0, 0.5)
     waits = [pace.add(100.0) for _ in range(20)]
 
@@ -364,7 +364,9 @@ def test_a_pace_lets_a_burst_through_and_then_a_rate() -> None:
     assert 0.0 == pace.add(101.0)
 
 
-def test_in_a_flood_only_what_is_refused_waits(site: Site, shared: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_flood_refused_requests_wait_and_a_valid_link_does_not(
+    site: Site, shared: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(site.served.view, "_pace", Pace(1, 1 / 3600))
     link = site.link(shared)
     assert 404 == site.served.ask("/r/unknown").status

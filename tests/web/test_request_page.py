@@ -73,7 +73,7 @@ def test_a_command_is_shown_whole_with_its_marks_its_digest_and_three_forms(site
     assert len(answer.body.encode()) < PAGE_BYTES
 
 
-def test_it_loads_nothing_runs_nothing_and_cannot_be_framed(site: Site) -> None:
+def test_the_page_loads_nothing_runs_nothing_and_cannot_be_framed(site: Site) -> None:
     link = site.asks(command("fix-auth", "make"))
     answers = [link.open(), site.served.ask("/r/unknown"), site.served.ask(link.path, method="PUT")]
 
@@ -90,7 +90,7 @@ def test_it_loads_nothing_runs_nothing_and_cannot_be_framed(site: Site) -> None:
         assert [] == [each for each in re.findall(r'href="([^"]*)"', answer.body) if each[:1] != "?"]
 
 
-def test_nothing_of_an_agent_is_markup(site: Site) -> None:
+def test_no_text_of_an_agent_is_markup(site: Site) -> None:
     evil = "</pre></form><form action=//evil.example><button name='x' formaction=\"y\">&lt;b&gt;"
     for asked in (
         command("c", evil, tool=evil, why=evil),
@@ -105,7 +105,7 @@ def test_nothing_of_an_agent_is_markup(site: Site) -> None:
         assert body.count("</form>") == body.count("<form")
 
 
-def test_a_long_request_has_parts_and_is_allowed_at_its_end_only(site: Site) -> None:
+def test_a_long_request_has_parts_and_is_allowed_only_at_its_end(site: Site) -> None:
     lines = [f"echo {number:05} {'<' * 40}" for number in range(700)]
     asked = command("long", "\n".join([*lines, "x" * 60_000]), title="t" * 5000)
     link = site.asks(asked)
@@ -158,7 +158,7 @@ def test_each_kind_has_its_forms(site: Site, asked: Request, decisions: set[str]
 
 
 @pytest.mark.parametrize("site", [WebConfig(link_rules=True)], indirect=True)
-def test_a_rule_is_offered_only_where_the_config_allows_it(site: Site) -> None:
+def test_a_rule_is_offered_only_if_the_config_allows_it(site: Site) -> None:
     assert {"allow", "always", "deny", "later"} == site.asks(command("fix-auth", "make")).forms().keys()
     assert "Bash(make)" in text(site.asks(command("other", "make")).open().body)
     assert "always" not in site.asks(command("secret", f"curl {KEY}")).forms()
@@ -195,7 +195,7 @@ def test_another_request_of_the_session_is_not_shown(site: Site) -> None:
     assert "secret plans" not in answer.body
 
 
-def test_an_answered_request_says_its_outcome_and_not_its_text(site: Site) -> None:
+def test_an_answered_request_shows_its_outcome_and_not_its_text(site: Site) -> None:
     link = site.asks(command("fix-auth", "git push"))
     answered = RequestAnswered(
         at=NOW, request=command("fix-auth", "").id, decision=Decision.DENY, by="user", who="/dev/pts/7 (pid 12)"
@@ -211,7 +211,7 @@ def test_an_answered_request_says_its_outcome_and_not_its_text(site: Site) -> No
     assert "<form" not in answer.body
 
 
-def test_after_the_end_of_a_session_it_says_so(site: Site) -> None:
+def test_after_the_end_of_a_session_the_page_reports_that(site: Site) -> None:
     link = site.asks(command("fix-auth", "git push"))
     site.env.tells("fix-auth", SessionEnded(at=NOW, exit_code=1))
     site.env.host_dies("fix-auth")
@@ -244,7 +244,9 @@ def closes_at_once(path: Path) -> Callable[[], None]:
     return stop
 
 
-def test_an_answer_that_may_be_lost_says_so_and_the_link_is_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_may_not_have_arrived_is_reported_and_the_link_is_used_up(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = site.asks(command("fix-auth", "git push"))
     fields = link.forms()["allow"]
     monkeypatch.setattr(connect, "REACH_S", 0.2)

@@ -40,7 +40,9 @@ def ask(served: Served, files: CertificateFiles, path: str, host: str = f"{NAME}
 
 
 @pytest.mark.parametrize("link_list", [True, False])
-def test_other_machines_get_phone_pages_and_no_dashboard(env: Env, files: CertificateFiles, link_list: bool) -> None:
+def test_other_machines_get_pages_for_phones_and_no_dashboard(
+    env: Env, files: CertificateFiles, link_list: bool
+) -> None:
     config = WebConfig(link_url=URL, link_list=link_list)
     tls = tls_listener("127.0.0.1:0", files.certificate, files.key, URL, 0)
     logins = WebLogins(env.paths)
@@ -61,7 +63,7 @@ def test_other_machines_get_phone_pages_and_no_dashboard(env: Env, files: Certif
         assert 200 == served.ask(served.path, served.cookie).status, "the dashboard stays on loopback"
 
 
-def test_without_a_certificate_it_says_how_to_forward(
+def test_without_a_certificate_the_error_shows_how_to_forward(
     files: CertificateFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -80,7 +82,7 @@ def test_without_a_certificate_it_says_how_to_forward(
     assert "tailscale can make its pages for phones available" in command.check().text
 
 
-def test_what_cannot_be_used_is_named(files: CertificateFiles) -> None:
+def test_an_unusable_certificate_is_named(files: CertificateFiles) -> None:
     for bind in ("", "everywhere", "0.0.0.0:http", "0.0.0.0:99999", "box.example:443"):
         with pytest.raises(UsageError, match="no address to listen on"):
             tls_listener(bind, files.certificate, files.key, URL, 0)

@@ -104,7 +104,9 @@ async def test_it_announces_its_slash_commands_with_what_they_do(claude: RealAge
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_fork_begins_before_a_prompt_or_at_the_end(claude: RealAgent, stub: ModelStub, whole: bool) -> None:
+async def test_a_conversation_is_forked_before_an_earlier_prompt_or_at_its_end(
+    claude: RealAgent, stub: ModelStub, whole: bool
+) -> None:
     first, second = "go %% say one", "go %% say two"
     async with talking(claude) as talk:
         await talk.turn(first)
@@ -156,7 +158,7 @@ async def test_denied_it_does_not_run_and_the_agent_knows_why(claude: RealAgent)
         assert "done" == ended.reason
 
 
-async def test_edited_it_runs_what_the_person_wrote(claude: RealAgent) -> None:
+async def test_edited_a_command_runs_as_the_user_wrote_it(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         edited = {"command": "touch mine.txt"}
         await talk.turn("go %% bash touch its.txt %% say done", Decision.EDIT, input=edited)
@@ -173,7 +175,7 @@ async def test_cancelled_its_turn_ends(claude: RealAgent) -> None:
         assert not (claude.workdir / "no.txt").exists()
 
 
-async def test_a_change_is_asked_for_and_told_as_a_diff(claude: RealAgent) -> None:
+async def test_a_file_change_is_requested_and_shown_as_a_diff(claude: RealAgent) -> None:
     (claude.workdir / "f.txt").write_text("one\ntwo\nthree\n")
     async with talking(claude) as talk:
         await talk.prompt("go %% read f.txt %% edit f.txt|two|TWO %% say done")
@@ -242,7 +244,7 @@ async def test_the_form_of_an_mcp_server_is_filled_in(claude: RealAgent) -> None
         ("url", RequestKind.AUTH, Decision.DENY, '{"action": "decline"}'),
     ],
 )
-async def test_what_an_mcp_server_wants_is_allowed_or_declined(
+async def test_a_request_of_an_mcp_server_is_allowed_or_declined(
     claude: RealAgent, how: str, kind: RequestKind, decision: Decision, told: str
 ) -> None:
     async with talking(claude, *with_server()) as talk:
@@ -304,7 +306,7 @@ async def test_a_plan_has_the_agents_own_choices(claude: RealAgent, label: str, 
         assert (label == "use less") == ("use less" in talk.of(events.ToolFinished)[-1].output)
 
 
-async def test_it_is_told_what_fills_the_context(claude: RealAgent) -> None:
+async def test_the_usage_of_the_context_is_reported(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         await talk.turn("go %% say hello")
         await talk.until_true(
@@ -315,7 +317,7 @@ async def test_it_is_told_what_fills_the_context(claude: RealAgent) -> None:
         assert "System prompt" in [part.name for part in filled_by]
 
 
-async def test_the_users_flags_hold(claude: RealAgent) -> None:
+async def test_the_flags_of_the_user_are_applied(claude: RealAgent) -> None:
     flags = ("--permission-mode", "bypassPermissions", "--model", "haiku", "--add-dir", str(claude.home))
     async with talking(claude, *flags, bypassing=True, variables={"IS_SANDBOX": "1"}) as talk:
         await talk.turn("go %% bash touch unasked.txt %% say done")
@@ -326,7 +328,7 @@ async def test_the_users_flags_hold(claude: RealAgent) -> None:
         assert "bypassPermissions" == talk.session.permission_mode
 
 
-async def test_the_to_do_list_is_told(claude: RealAgent) -> None:
+async def test_the_to_do_list_is_reported(claude: RealAgent) -> None:
     update = 'tool TaskUpdate {"taskId": "1", "status": "in_progress"}'
     script = f'go %% tool TaskCreate {{"subject": "first", "description": "d"}} %% {update} %% say done'
     async with talking(claude, variables={"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}) as talk:
@@ -336,7 +338,7 @@ async def test_the_to_do_list_is_told(claude: RealAgent) -> None:
         assert ("first", "doing") == (item.text, item.state)
 
 
-async def test_a_prompt_while_it_writes_is_the_next_turn(claude: RealAgent) -> None:
+async def test_a_prompt_during_the_answer_starts_the_next_turn(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         await talk.prompt("go %% slow 1 word")
         await auntil(lambda: talk.all[-1] not in talk.facts, LIMIT_S, "text")
@@ -350,7 +352,7 @@ async def test_a_prompt_while_it_writes_is_the_next_turn(claude: RealAgent) -> N
         assert 2 == len(talk.of(events.TurnEnded))
 
 
-async def test_a_prompt_while_a_tool_waits_goes_into_the_running_turn(claude: RealAgent) -> None:
+async def test_a_prompt_during_a_tool_call_joins_the_running_turn(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         await talk.prompt("go %% bash touch x.txt %% say done")
         request = await talk.asked()
@@ -398,7 +400,7 @@ def lines_of(processes: Sequence[psutil.Process]) -> list[str]:
     return lines
 
 
-async def test_a_background_agent_works_within_its_call_and_wakes_its_own_turn(claude: RealAgent) -> None:
+async def test_work_of_a_background_agent_is_nested_in_its_call_and_starts_its_own_turn(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         await talk.prompt("go %% task sub :: say inner :: bash touch inner.txt :: say inner done %% say main done")
         request = await talk.asked()
@@ -426,7 +428,7 @@ async def test_model_and_permission_mode_change_while_it_runs(claude: RealAgent)
         assert 1 == sum(bool(fact.model) for fact in talk.of(events.SettingsChanged))
 
 
-async def test_an_error_of_the_provider_ends_the_turn_and_says_so(claude: RealAgent) -> None:
+async def test_an_error_of_the_provider_ends_the_turn_with_its_reason(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         ended = await talk.turn("go %% fail 529")
 
@@ -435,7 +437,7 @@ async def test_an_error_of_the_provider_ends_the_turn_and_says_so(claude: RealAg
         assert "529 (overloaded); trying again" in talk.of(events.NoticeRaised)[0].text
 
 
-async def test_what_fails_once_is_tried_again(claude: RealAgent) -> None:
+async def test_a_request_that_fails_once_is_retried(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         ended = await talk.turn("go %% fail 500 1 %% say recovered")
 
@@ -454,7 +456,7 @@ async def test_too_many_requests_are_a_limit(claude: RealAgent) -> None:
 
 
 @pytest.mark.parametrize("how", ["ended", "killed"])
-async def test_a_conversation_goes_on_after_its_process(claude: RealAgent, how: str) -> None:
+async def test_a_conversation_continues_in_a_new_process(claude: RealAgent, how: str) -> None:
     async with talking(claude) as talk:
         await talk.turn("remember %% say one")
         name = talk.session.resume_id
@@ -474,7 +476,7 @@ def pid_of(talk: Conversation) -> int:
     return talk.session.pid
 
 
-async def test_an_empty_conversation_begins_again_under_its_id(claude: RealAgent, stub: ModelStub) -> None:
+async def test_an_empty_conversation_restarts_under_its_id(claude: RealAgent, stub: ModelStub) -> None:
     stub.must_be_called = False
     async with talking(claude) as talk:
         name = talk.session.resume_id
@@ -494,7 +496,7 @@ async def test_a_cleared_conversation_is_resumed_by_its_new_id(claude: RealAgent
         assert "its transcript ends with" in talk.session.proof
 
 
-async def test_a_conversation_that_is_gone_is_said_to_be(claude: RealAgent, stub: ModelStub) -> None:
+async def test_a_missing_conversation_is_reported(claude: RealAgent, stub: ModelStub) -> None:
     stub.must_be_called = False
     gone = "0b7c1f2e-0000-4000-8000-000000000001"
 
@@ -509,14 +511,16 @@ async def test_a_missing_login_is_named_with_its_fix(claude: RealAgent, stub: Mo
         await backend.open(await launched(claude, variables={"ANTHROPIC_API_KEY": ""}))
 
 
-async def test_a_flag_that_it_does_not_know_is_said_in_its_words(claude: RealAgent, stub: ModelStub) -> None:
+async def test_an_unknown_flag_is_reported_in_the_agents_words(claude: RealAgent, stub: ModelStub) -> None:
     stub.must_be_called = False
 
     with pytest.raises(LaunchError, match="unknown option '--no-such-flag'"):
         await backend.open(await launched(claude, "--no-such-flag"))
 
 
-async def test_killed_it_ends_with_all_that_it_just_started(claude: RealAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_killed_agent_reports_its_signal_and_ends_the_children_it_just_started(
+    claude: RealAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its commands lead sessions of their own, and nobody has seen this one yet."""
     monkeypatch.setattr(child_process, "LOOK_S", 600.0)
     async with talking(claude) as talk:
@@ -531,7 +535,7 @@ async def test_killed_it_ends_with_all_that_it_just_started(claude: RealAgent, m
         await auntil(lambda: not family(claude.home), LIMIT_S, "nobody of its family")
 
 
-async def test_stopped_in_a_command_it_ends_cleanly_and_leaves_nothing(claude: RealAgent) -> None:
+async def test_stopped_during_a_command_the_agent_ends_cleanly_and_leaves_no_process(claude: RealAgent) -> None:
     async with talking(claude) as talk:
         await talk.prompt(f"go %% bash {SLEEP} %% say done")
         await talk.answer(await talk.asked(), Decision.ALLOW)

@@ -131,7 +131,9 @@ async def test_its_commands_and_skills_are_slash_commands(codex: RealAgent) -> N
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_fork_begins_before_a_prompt_or_at_the_end(codex: RealAgent, stub: ModelStub, whole: bool) -> None:
+async def test_a_conversation_is_forked_before_an_earlier_prompt_or_at_its_end(
+    codex: RealAgent, stub: ModelStub, whole: bool
+) -> None:
     first, second = "go %% say one", "go %% say two"
     async with opened(plain(codex)) as heard:
         for number, prompt in enumerate((first, second), 1):
@@ -170,7 +172,7 @@ async def test_the_pid_is_the_agents_own(codex: RealAgent) -> None:
         assert "codex" == psutil.Process(heard.session.pid).name()
 
 
-async def test_npms_script_is_passed_over(codex: RealAgent) -> None:
+async def test_the_npm_script_is_skipped(codex: RealAgent) -> None:
     """The agent is beside it; a node process in between would cost memory, and not die with the agent."""
     script = codex.program.parents[4] / "codex" / "bin" / "codex.js"
     if native_codex(script) != codex.program:
@@ -201,7 +203,7 @@ class TestPermissions:
             assert (codex.workdir / "yes.txt").exists()
             assert not of(heard, events.RequestWithdrawn)
 
-    async def test_a_denied_command_does_not_run_and_the_turn_goes_on(self, codex: RealAgent) -> None:
+    async def test_a_denied_command_does_not_run_and_the_turn_continues(self, codex: RealAgent) -> None:
         async with opened(asking(codex)) as heard:
             await heard.prompt("go %% bash touch no.txt %% say after")
             await heard.answer(await heard.until_asked(), Decision.DENY)
@@ -211,7 +213,7 @@ class TestPermissions:
             assert not of(heard, events.ToolStarted, events.ToolFinished)
             assert not (codex.workdir / "no.txt").exists()
 
-    async def test_the_model_hears_why_it_was_denied(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_the_model_receives_the_reason_of_a_denial(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(asking(codex)) as heard:
             await heard.prompt("go %% bash npm install %% say after")
             await heard.answer(await heard.until_asked(), Decision.DENY, reason="use pnpm")
@@ -265,7 +267,7 @@ class TestPermissions:
             await ended(heard, 2)
             assert '"network":null' in stub.turns[-1]["results"][-1]
 
-    async def test_no_answer_means_that_it_waits(self, codex: RealAgent) -> None:
+    async def test_a_request_without_an_answer_stays_open(self, codex: RealAgent) -> None:
         async with opened(asking(codex)) as heard:
             await heard.prompt("go %% bash touch no.txt %% say after")
             await heard.until_asked()
@@ -304,7 +306,7 @@ class TestQuestions:
             answers = json.loads(stub.turns[-1]["results"][-1])["answers"]
             assert {"c": {"answers": ["blue"]}, "s": {"answers": ["in between"]}} == answers
 
-    async def test_one_that_is_denied_denies_them_all(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_denying_one_question_denies_all_of_them(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(asking(codex, *ASKS_ANYWHERE)) as heard:
             await heard.prompt(f"go %% tool request_user_input {self.TWO} %% say done")
             colour, size = await auntil(lambda: heard.session.requests[1:] and heard.session.requests, LIMIT_S)
@@ -314,7 +316,7 @@ class TestQuestions:
             assert [size.id] == [fact.request for fact in of(heard, events.RequestWithdrawn)]
             assert '{"answers":{}}' == stub.turns[-1]["results"][-1]
 
-    async def test_an_interrupt_withdraws_them(self, codex: RealAgent) -> None:
+    async def test_an_interrupt_withdraws_the_questions(self, codex: RealAgent) -> None:
         async with opened(asking(codex, *ASKS_ANYWHERE)) as heard:
             await heard.prompt(f"go %% tool request_user_input {self.TWO} %% say done")
             await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
@@ -339,7 +341,7 @@ class TestPlans:
             assert "Implement the plan." == of(heard, events.TurnStarted)[-1].prompt
             assert "untrusted" == heard.session.permission_mode
 
-    async def test_what_a_person_says_instead_goes_on_in_plan_mode(self, codex: RealAgent) -> None:
+    async def test_feedback_instead_of_approval_continues_in_plan_mode(self, codex: RealAgent) -> None:
         async with opened(asking(codex)) as heard:
             await heard.agent.send(Configure(permission_mode="plan"))
             await auntil(lambda: heard.session.permission_mode == "plan", LIMIT_S)
@@ -361,7 +363,7 @@ class TestPlans:
 
 
 class TestInterrupt:
-    async def test_text_stops_and_what_came_is_kept(self, codex: RealAgent) -> None:
+    async def test_text_stops_and_the_received_part_is_kept(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% slow 30 w")
             await auntil(lambda: [chunk for chunk in heard.all if isinstance(chunk, Chunk)], LIMIT_S)
@@ -384,7 +386,7 @@ class TestInterrupt:
             await heard.until_said(events.ToolFinished)
             assert [False] == [tool.ok for tool in of(heard, events.ToolFinished)]
 
-    async def test_at_a_permission_it_withdraws_that(self, codex: RealAgent) -> None:
+    async def test_an_interrupt_at_a_permission_request_withdraws_it(self, codex: RealAgent) -> None:
         async with opened(asking(codex)) as heard:
             await heard.prompt("go %% bash touch no.txt %% say after")
             request = await heard.until_asked()
@@ -394,7 +396,7 @@ class TestInterrupt:
             assert [request.id] == [fact.request for fact in of(heard, events.RequestWithdrawn)]
             assert not (codex.workdir / "no.txt").exists()
 
-    async def test_where_nothing_runs_it_does_nothing(self, codex: RealAgent) -> None:
+    async def test_an_interrupt_without_a_turn_does_nothing(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.agent.send(Interrupt())
             await heard.prompt("go %% say hello")
@@ -404,7 +406,7 @@ class TestInterrupt:
 
 
 class TestSteering:
-    async def test_a_prompt_goes_into_the_running_turn(self, codex: RealAgent) -> None:
+    async def test_a_prompt_joins_the_running_turn(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% slow 30 w")
             await auntil(lambda: [chunk for chunk in heard.all if isinstance(chunk, Chunk)], LIMIT_S)
@@ -417,7 +419,9 @@ class TestSteering:
                 turn.prompt for turn in of(heard, events.TurnStarted)
             ]
 
-    async def test_what_it_had_not_taken_at_an_interrupt_is_told_lost(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_prompts_that_an_interrupted_turn_had_not_accepted_are_dropped_and_reported(
+        self, codex: RealAgent, stub: ModelStub
+    ) -> None:
         """It is in no history, so nobody may call it said."""
         async with opened(asking(codex)) as heard:
             await heard.prompt("go %% bash touch no.txt %% say after")
@@ -438,7 +442,7 @@ class TestSteering:
 
             assert ["one %% slow 20 w", "two %% say two"] == [turn.prompt for turn in of(heard, events.TurnStarted)]
 
-    async def test_a_prompt_that_it_rejects_is_refused_in_its_words(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_a_refused_prompt_is_reported_in_the_agents_words(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         async with opened(plain(codex)) as heard:
             with pytest.raises(RefusedError, match=r"^codex did not accept the prompt: Input exceeds .*[^.]\.$"):
@@ -448,7 +452,7 @@ class TestSteering:
 
 
 class TestResume:
-    async def test_it_goes_on_with_its_conversation(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_the_conversation_continues(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("remember %% say noted")
             await ended(heard)
@@ -465,7 +469,7 @@ class TestResume:
 
             assert ["remember %% say noted", "again %% say still here"] == list(stub.turns[-1]["users"])[-2:]
 
-    async def test_it_goes_on_after_it_was_killed(self, codex: RealAgent) -> None:
+    async def test_the_conversation_continues_after_the_agent_was_killed(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("long %% slow 30 w")
             await auntil(lambda: [chunk for chunk in heard.all if isinstance(chunk, Chunk)], LIMIT_S)
@@ -482,7 +486,7 @@ class TestResume:
 
             assert ["back"] == said(heard)
 
-    async def test_a_steered_prompt_proves_it_too(self, codex: RealAgent) -> None:
+    async def test_a_steered_prompt_also_identifies_the_conversation(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% slow 30 w")
             await auntil(lambda: [chunk for chunk in heard.all if isinstance(chunk, Chunk)], LIMIT_S)
@@ -492,7 +496,7 @@ class TestResume:
         async with opened(plain(codex, generation=2, resume=first, remembers="no, this %% say this")) as heard:
             assert heard.session.proof.endswith("its history ends with our last prompt")
 
-    async def test_one_that_nobody_remembers_is_told(self, codex: RealAgent) -> None:
+    async def test_a_conversation_without_the_last_prompt_is_reported(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% say one")
             await ended(heard)
@@ -503,14 +507,16 @@ class TestResume:
                 notice for notice in of(heard, events.NoticeRaised) if "does not contain our last prompt" in notice.text
             ]
 
-    async def test_a_conversation_that_is_gone_is_no_new_one(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_a_missing_conversation_is_not_replaced_by_a_new_one(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         gone = "01a200fd-f3c8-7a50-97e8-000000000000"
         why = await not_opened(plain(codex, generation=2, resume=gone, remembers="something"))
 
         assert f"cannot resume the conversation '{gone}'" in why
 
-    async def test_one_that_was_never_prompted_is_begun_anew_and_told(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_a_conversation_without_a_prompt_restarts_and_is_reported(
+        self, codex: RealAgent, stub: ModelStub
+    ) -> None:
         """Codex keeps a thread from its first prompt on."""
         stub.must_be_called = False
         async with opened(plain(codex)) as heard:
@@ -534,13 +540,15 @@ class TestFailures:
             await ended(heard, 2)
             assert ["fine again"] == said(heard)
 
-    async def test_a_wrong_key_says_what_to_do(self, codex: RealAgent) -> None:
+    async def test_a_wrong_key_shows_what_to_do(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% fail 401")
 
             assert "codex login" in (await ended(heard)).error
 
-    async def test_a_missing_variable_is_named_with_the_way_to_give_it(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_a_missing_variable_of_the_provider_is_named_with_how_to_set_it(
+        self, codex: RealAgent, stub: ModelStub
+    ) -> None:
         stub.must_be_called = False
         own = {name: value for name, value in codex.own.items() if name != "STUB_KEY"}
         async with opened(plain(replace(codex, own=own))) as heard:
@@ -550,7 +558,7 @@ class TestFailures:
             assert "Missing environment variable: `STUB_KEY`" in why
             assert "--env STUB_KEY" in why
 
-    async def test_a_retry_is_a_notice_and_the_turn_goes_on(self, codex: RealAgent) -> None:
+    async def test_a_retry_is_a_notice_and_the_turn_continues(self, codex: RealAgent) -> None:
         async with opened(plain(codex)) as heard:
             await heard.prompt("go %% drop")
             await heard.until_said(events.NoticeRaised)
@@ -560,7 +568,7 @@ class TestFailures:
             assert [text for text in notices if text.startswith("Reconnecting... 1/1")]
             assert "stream disconnected" in turn.error
 
-    async def test_nobody_logged_in_is_told_at_once(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_a_missing_login_is_reported_at_once(self, codex: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         config = codex.home / ".codex" / "config.toml"
         config.write_text("check_for_update_on_startup = false\n")
@@ -582,7 +590,7 @@ class TestFailures:
 
 
 class TestEnd:
-    async def test_it_is_stopped_in_the_middle_of_a_command(self, codex: RealAgent) -> None:
+    async def test_a_stop_during_a_command_ends_the_agent(self, codex: RealAgent) -> None:
         async with opened(plain(codex, BYPASS)) as heard:
             await heard.prompt("go %% bash exec sleep 302 %% say after")
             sleeps = await auntil(lambda: _sleeping(codex.home, "302"), LIMIT_S)
@@ -594,7 +602,7 @@ class TestEnd:
             assert not any(process.is_running() for process in sleeps)
 
     @pytest.mark.parametrize("flags", [UNTRUSTED, (BYPASS,)], ids=["jail", "free"])
-    async def test_when_it_is_killed_its_command_ends(self, codex: RealAgent, flags: tuple[str, ...]) -> None:
+    async def test_killing_the_agent_ends_its_command(self, codex: RealAgent, flags: tuple[str, ...]) -> None:
         async with opened(plain(codex, *flags)) as heard:
             await heard.prompt("go %% bash exec sleep 303 %% say after")
             if flags == UNTRUSTED:
@@ -621,7 +629,7 @@ class TestSettings:
             assert "gpt-6-sol" == stub.turns[-1]["model"]
             assert [] == [fact for fact in of(heard, events.SettingsChanged) if not (fact.model or fact.models)]
 
-    async def test_flags_are_carried(self, codex: RealAgent, stub: ModelStub) -> None:
+    async def test_flags_are_passed_on(self, codex: RealAgent, stub: ModelStub) -> None:
         async with opened(plain(codex, "--model", "gpt-6-sol", "--full-auto")) as heard:
             assert ("gpt-6-sol", "on-request") == (heard.session.model, heard.session.permission_mode)
             await heard.prompt("go %% bash touch made.txt %% say hello")
@@ -632,7 +640,7 @@ class TestSettings:
 
 
 class TestSubAgents:
-    async def test_what_a_sub_agent_does_is_within_its_call(self, codex: RealAgent) -> None:
+    async def test_work_of_a_sub_agent_is_nested_in_its_call(self, codex: RealAgent) -> None:
         """It is a fork: both go on with the same script."""
         task = {"task_name": "helper", "message": "help", "fork_turns": "all"}
         async with opened(asking(codex, "--model", SIX)) as heard:
@@ -652,7 +660,7 @@ class TestSubAgents:
 
 
 class TestServers:
-    async def test_a_servers_tool_and_its_form_are_asked_for(
+    async def test_a_servers_tool_and_its_form_are_requested(
         self, codex: RealAgent, stub: ModelStub, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(responses, "read", with_greet)
@@ -682,7 +690,7 @@ class TestProtocol:
         subprocess.run(command, env=codex.environment, check=True, capture_output=True)
         return folder
 
-    def test_all_that_it_may_say_is_known(self, schema: Path) -> None:
+    def test_every_message_of_the_protocol_is_known(self, schema: Path) -> None:
         talk = CodexTranslator(launch())
         notifications = _methods(schema / "ServerNotification.json")
         items = json.loads((schema / "ServerNotification.json").read_text())["definitions"]["ThreadItem"]["oneOf"]
@@ -698,7 +706,7 @@ class TestProtocol:
         assert [] == unknown
         assert set() == {kind for kind in kinds if not is_supported(kind)}
 
-    def test_all_that_it_may_ask_is_asked_or_refused_on_purpose(self, schema: Path) -> None:
+    def test_every_request_of_the_protocol_is_asked_or_refused_deliberately(self, schema: Path) -> None:
         asked = set(READERS) | {ELICITATION}
         refused = {
             "account/chatgptAuthTokens/refresh",
@@ -710,7 +718,7 @@ class TestProtocol:
 
         assert asked | refused == set(_methods(schema / "ServerRequest.json"))
 
-    async def test_all_that_we_say_fits(
+    async def test_every_message_that_kasmon_sends_matches_the_schema(
         self, codex: RealAgent, stub: ModelStub, schema: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         said: list[dict[str, Any]] = []

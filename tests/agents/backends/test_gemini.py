@@ -43,7 +43,7 @@ class TestGemini(RealContract):
         async with self.talk(agent) as talk:
             assert () == talk.only(SessionStarted)[0].abilities
 
-    async def test_a_conversation_of_this_very_minute_goes_on(self, agent: RealAgent, stub: ModelStub) -> None:
+    async def test_a_conversation_from_the_current_minute_continues(self, agent: RealAgent, stub: ModelStub) -> None:
         """Gemini would begin a file of the same name, and forget what is in there."""
         said = "go %% say remember me"
         async with self.talk(agent) as talk:
@@ -62,7 +62,7 @@ class TestGemini(RealContract):
         with pytest.raises(LaunchError, match=r"requires a login: .* GEMINI_API_KEY .*Log in with Google"):
             await backend.open(await started(agent, variables={"GEMINI_API_KEY": ""}))
 
-    async def test_in_a_folder_that_it_does_not_trust_it_asks_for_everything(self, agent: RealAgent) -> None:
+    async def test_in_an_untrusted_folder_it_requests_permission_for_everything(self, agent: RealAgent) -> None:
         (agent.home / ".gemini" / "trustedFolders.json").write_text(json.dumps({str(agent.workdir): "DO_NOT_TRUST"}))
         launch = msgspec.structs.replace(await started(agent), argv=(str(agent.program), "--acp"))
         async with self.opened(launch) as heard:

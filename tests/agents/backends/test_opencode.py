@@ -39,7 +39,7 @@ class TestOpencode(RealContract):
         nowhere = await backend.list_conversations(await started(agent), {}, str(agent.home))
         assert () == nowhere.conversations
 
-    async def test_its_to_do_list_its_figures_and_its_model_are_told(self, agent: RealAgent) -> None:
+    async def test_the_to_do_list_the_figures_and_the_model_are_reported(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:
             await talk.turn("go %% todo a|b %% say planned")
             plan, usage = talk.only(PlanUpdated)[-1], talk.only(UsageReported)[-1]

@@ -33,7 +33,7 @@ class TestAcp(Contract):
             yield Conversation(heard)
 
     @pytest.mark.parametrize("name", [*ASKING, "pi-acp"])
-    async def test_it_runs_a_command_that_was_allowed_and_says_so(self, agent: RealAgent, name: str) -> None:
+    async def test_an_allowed_command_runs_and_is_reported(self, agent: RealAgent, name: str) -> None:
         began = time.monotonic()
         async with self.talk(agent) as talk:
             await talk.turn(PROMPT, Decision.ALLOW if name in ASKING else None)
@@ -48,7 +48,7 @@ class TestAcp(Contract):
         keep(name.removesuffix("-acp"), pinned_version(name), turn_s=round(turn_s, 1), memory_mib=memory)
 
     @pytest.mark.parametrize("name", ASKING)
-    async def test_it_does_not_run_a_command_that_was_denied(self, agent: RealAgent, name: str) -> None:
+    async def test_a_denied_command_does_not_run(self, agent: RealAgent, name: str) -> None:
         async with self.talk(agent) as talk:
             await talk.turn("go %% bash echo one >no.txt %% say after", Decision.DENY)
             assert ["echo one >no.txt" in opened.request.shown for opened in talk.only(events.RequestOpened)] == [True]
@@ -88,7 +88,7 @@ LOG_IN = {
 
 
 @pytest.mark.parametrize("name", LOG_IN)
-async def test_without_an_account_it_says_how_to_log_in(new_agent: RealAgent, name: str) -> None:
+async def test_without_an_account_the_error_shows_how_to_log_in(new_agent: RealAgent, name: str) -> None:
     with pytest.raises(LaunchError, match="requires a login") as raised:
         await backend.open(await started(new_agent))
     assert LOG_IN[name] in f"{raised.value}{raised.value.hint}"

@@ -31,7 +31,9 @@ def _go_on(it: Watched, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_what_is_sure_of_it_is_never_wrong(agent: RealAgent, name: str, stub: ModelStub, scratch: Path) -> None:
+def test_no_reported_state_is_both_certain_and_wrong(
+    agent: RealAgent, name: str, stub: ModelStub, scratch: Path
+) -> None:
     scene = SCENES[name]
     with watched(agent, stub, scratch, *scene.arguments) as it:
         _go_on(it, scene)
@@ -90,7 +92,9 @@ def _turn(it: Watched, run: LiveRun, prompt: str, asks: str = "") -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name for name, scene in SCENES.items() if scene.login))
-def test_without_settings_it_asks(new_agent: RealAgent, name: str, stub: ModelStub, scratch: Path) -> None:
+def test_without_settings_it_requests_permission(
+    new_agent: RealAgent, name: str, stub: ModelStub, scratch: Path
+) -> None:
     scene = SCENES[name]
     with watched(new_agent, stub, scratch, *scene.arguments) as it:
         it.shows(scene.login)

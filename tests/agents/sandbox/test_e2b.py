@@ -40,7 +40,7 @@ def away(stack: Stack) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("name", ["opencode"])
-def test_at_a_service_it_is_not_paused_where_it_was_given_a_secret_variable(away: Stack) -> None:
+def test_an_agent_with_a_secret_variable_is_not_paused_at_the_service(away: Stack) -> None:
     session = away.new("worker", "", "--yes")
     away.until_state(session, SessionState.IDLE)
     until(lambda: away.session(session).sandbox_state, 60.0, "its sandbox")
@@ -51,7 +51,7 @@ def test_at_a_service_it_is_not_paused_where_it_was_given_a_secret_variable(away
 
 
 @pytest.mark.parametrize("name", ["opencode"])
-def test_at_a_service_it_continues_its_conversation_after_a_pause_and_once_the_service_lost_it(
+def test_a_conversation_continues_at_the_service_after_a_pause_and_after_the_sandbox_is_gone(
     away: Stack,
 ) -> None:
     stack = away

@@ -99,7 +99,7 @@ def _is_over(stack: Stack, session: SessionId) -> bool:
 @pytest.mark.short
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("name", ["claude", "codex", "opencode", "gemini"])
-def test_a_structured_agent_in_a_jail_works_is_allowed_and_goes_on_after_a_kill(jailed: Stack) -> None:
+def test_a_structured_agent_in_a_jail_works_is_allowed_and_resumes_after_a_kill(jailed: Stack) -> None:
     stack = jailed
     if stack.agent.name != "opencode":  # all that it needs comes by its variables
         refused = stack("new", "worker", "--agent", stack.agent.name, "--mode", "sdk")
@@ -199,7 +199,7 @@ def _proven(stack: Stack, session: SessionId, count: int) -> None:
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_a_conversation_moves_within_its_jail_to_a_terminal_and_back_also_from_its_sleep(jailed: Stack) -> None:
+def test_a_conversation_moves_to_a_terminal_and_back_within_its_jail_also_while_it_is_paused(jailed: Stack) -> None:
     stack = jailed
     first, second, third = "go %% say one", "go %% say two", "go %% say three"
     session = stack.new("worker", "", "--yes")

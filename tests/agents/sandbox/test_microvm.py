@@ -32,7 +32,7 @@ def lodged(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("name", ["codex", "claude"])
-def test_it_goes_on_in_the_same_conversation_after_its_memory_was_on_disk_and_after_a_rebuild(lodged: Stack) -> None:
+def test_the_conversation_continues_after_its_memory_was_on_disk_and_after_a_rebuild(lodged: Stack) -> None:
     session = begun(lodged)
     goes_on_from_disk(lodged, session)
     is_rebuilt(lodged, session)

@@ -63,7 +63,7 @@ def asked(stack: Stack, session: SessionId, text: str) -> Any:
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_one_is_listed_adopted_answered_and_left(name: str, stack: Stack) -> None:
+def test_a_background_session_is_listed_adopted_answered_and_released(name: str, stack: Stack) -> None:
     id_ = background(stack, "go %% bash touch made.txt %% say done")
     until(lambda: activity(stack, id_) == "waiting", LIMIT_S, "its request in the list")
     assert id_ in stack("ls", "--background").out
@@ -94,7 +94,7 @@ def test_one_is_listed_adopted_answered_and_left(name: str, stack: Stack) -> Non
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_one_whose_process_is_killed_shows_what_the_next_one_does(name: str, stack: Stack) -> None:
+def test_a_background_session_whose_process_is_killed_shows_what_the_next_process_does(name: str, stack: Stack) -> None:
     """Claude Code's service starts it again; the killed one left its status."""
     id_ = background(stack, "go %% bash touch made.txt %% say done")
     until(lambda: activity(stack, id_) == "waiting", LIMIT_S, "its request in the list")

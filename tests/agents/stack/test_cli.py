@@ -48,7 +48,7 @@ def test_a_session_from_its_beginning_over_a_turn_that_the_provider_refuses_to_i
 
 
 @BOTH
-def test_what_it_asks_is_answered_from_the_command_line(stack: Stack) -> None:
+def test_a_request_is_answered_from_the_command_line(stack: Stack) -> None:
     stack.configure(*stack.asking)
     session = stack.new("worker", "go %% bash touch yes.txt %% say one")
     work = stack.agent.workdir
@@ -97,7 +97,7 @@ def test_what_it_asks_is_answered_from_the_command_line(stack: Stack) -> None:
 
 
 @BOTH
-def test_what_is_said_into_a_running_turn_is_shown_and_its_receipt_goes_on(stack: Stack) -> None:
+def test_a_prompt_sent_into_a_running_turn_is_shown_and_its_receipt_advances(stack: Stack) -> None:
     """At a command's end claude takes it in, codex at any time."""
     wait = 'import pathlib, time; [time.sleep(0.05) for _ in iter(pathlib.Path("go").exists, True)]'
     stack.configure(*stack.asking)

@@ -113,7 +113,9 @@ def test_a_question_is_answered_by_choice(name: str, stack: Stack, stub: ModelSt
 
 
 @BOTH
-def test_model_and_permission_mode_change_and_a_prompt_is_written(name: str, stack: Stack, stub: ModelStub) -> None:
+def test_model_and_permission_mode_are_changed_and_a_prompt_is_written(
+    name: str, stack: Stack, stub: ModelStub
+) -> None:
     """With the keys of the dialog and of the prompt box; the model is asked for by the provider's own request."""
     model, mode = {"claude": ("sonnet", "plan"), "codex": ("gpt-6-sol", "never")}[name]
     session = stack.new("worker")
@@ -161,7 +163,7 @@ def test_a_turn_is_interrupted_by_a_key_in_its_text_and_in_its_command(stack: St
 
 
 @BOTH
-def test_killed_at_a_card_the_dashboard_shows_it_again_and_takes_its_answer(stack: Stack) -> None:
+def test_a_dashboard_killed_at_a_card_shows_it_again_and_accepts_its_answer(stack: Stack) -> None:
     stack.configure(*stack.asking)
     session = stack.new("worker", "go %% bash touch once.txt %% say one")
     with Person(stack) as person:

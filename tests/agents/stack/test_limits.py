@@ -20,7 +20,7 @@ stub, stack = pytest.fixture(beside), pytest.fixture(stacked)
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_those_at_their_limit_are_parked_and_go_on_one_after_the_other(stack: Stack) -> None:
+def test_sessions_at_their_limit_are_parked_and_resume_one_after_the_other(stack: Stack) -> None:
     """The clock of what resumes them is the test's own; one that was not allowed stays."""
     names = ("first", "second", "left")
     first, second, left = (stack.new(name, f"go %% fail 429 %% say {name}") for name in names)

@@ -19,7 +19,7 @@ def called(code: str, env: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_claude_calls_run_twice_in_one_session_and_finds_what_it_left(stack: Stack) -> None:
+def test_claude_calls_run_twice_in_one_session_and_keeps_its_state(stack: Stack) -> None:
     need_jail()
     config = stack.path / "servers.json"
     command = {"command": sys.executable, "args": ["-P", "-m", "kasmon", "mcp"]}

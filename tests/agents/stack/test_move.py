@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("name", ["claude", "codex"])
 
 
 @BOTH
-def test_killed_it_goes_on_with_its_conversation(stack: Stack) -> None:
+def test_a_killed_agent_resumes_its_conversation(stack: Stack) -> None:
     """Host and agent with -9 while a turn runs, then the agent alone, then its host alone."""
     said = ["go %% say one"]
     session = stack.new("worker", said[0])
@@ -93,7 +93,9 @@ def test_a_conversation_moves_to_a_terminal_and_back(stack: Stack) -> None:
 
 
 @BOTH
-def test_a_remote_session_moves_there_and_back(stack: Stack, tmp_path: Path, fork_server: ForkServer) -> None:
+def test_a_session_of_another_machine_moves_there_and_back(
+    stack: Stack, tmp_path: Path, fork_server: ForkServer
+) -> None:
     """This kasmon is the other machine; a second one, of the same user, shows its session and moves it."""
     folders = {name: str(private_folder(tmp_path / name)) for name in OWN_FOLDERS}
     here = user_paths(stack.variables | folders)
@@ -134,7 +136,7 @@ def starts_with(stack: Stack, *flags: str) -> None:
 
 
 @BOTH
-def test_the_permission_mode_goes_to_a_terminal_and_back_by_the_agents_own_word(stack: Stack) -> None:
+def test_the_permission_mode_that_the_agent_reports_moves_to_a_terminal_and_back(stack: Stack) -> None:
     """What needed an answer as a structured session needs one in the terminal too; claude alone would begin in auto."""
     name = stack.agent.name
     starts_with(stack, *{"claude": (), "codex": ("-s read-only",)}[name])
@@ -164,7 +166,7 @@ def test_the_permission_mode_goes_to_a_terminal_and_back_by_the_agents_own_word(
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_a_mode_that_a_person_chose_goes_along_both_ways(stack: Stack) -> None:
+def test_a_mode_that_the_user_chose_is_kept_in_both_directions(stack: Stack) -> None:
     """By Configure in the structured session, and by Shift+Tab in the terminal."""
     session = stack.new("worker", "go %% say one")
     before = stack.turned(session)
@@ -198,7 +200,7 @@ def test_a_fresh_terminal_agents_row_shows_the_mode_that_it_reports(stack: Stack
 
 
 @pytest.mark.parametrize("name", ["codex"])
-def test_an_approval_policy_that_a_terminal_does_not_take_is_told_before_anything_ends(stack: Stack) -> None:
+def test_an_approval_policy_that_a_terminal_does_not_support_is_reported_before_anything_ends(stack: Stack) -> None:
     starts_with(stack, "-a untrusted")
     first, second = "go %% say one", "go %% say two"
     session = stack.new("worker", first)
@@ -216,7 +218,7 @@ def test_an_approval_policy_that_a_terminal_does_not_take_is_told_before_anythin
 
 
 @BOTH
-def test_what_was_said_in_the_terminal_is_in_the_transcript_once_it_is_back(stack: Stack) -> None:
+def test_messages_from_the_terminal_are_in_the_transcript_after_the_move_back(stack: Stack) -> None:
     """Marked as imported, once however often it moves, and nothing that the log had before."""
     starts_with(
         stack,
@@ -243,7 +245,7 @@ def test_what_was_said_in_the_terminal_is_in_the_transcript_once_it_is_back(stac
 
 
 @pytest.mark.parametrize("name", ["codex"])
-def test_what_does_not_start_on_the_other_side_goes_back(stack: Stack) -> None:
+def test_an_agent_that_does_not_start_in_the_other_mode_returns_to_the_first(stack: Stack) -> None:
     """A codex that has an app-server and no screen, and a permission mode that only the first takes."""
     program = stack.path / "codex"
     program.write_text(f'#!/bin/sh\ncase " $* " in *" app-server "*) exec {stack.agent.program} "$@";; esac\nexit 3\n')

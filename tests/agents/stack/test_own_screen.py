@@ -59,7 +59,7 @@ def escalated(name: str) -> str:
 
 
 @CODEX
-def test_what_is_typed_there_shows_here_and_the_other_way_round(name: str, stack: Stack) -> None:
+def test_text_typed_in_codex_is_shown_in_kasmon_and_the_other_way_round(name: str, stack: Stack) -> None:
     session = stack.new("worker", "go %% say one")
     stack.turned(session)
     with OwnScreen(stack, session) as there:
@@ -79,7 +79,7 @@ def test_what_is_typed_there_shows_here_and_the_other_way_round(name: str, stack
 
 
 @CODEX
-def test_a_request_is_answered_here_or_there(name: str, stack: Stack) -> None:
+def test_a_request_is_answered_in_kasmon_or_in_codex(name: str, stack: Stack) -> None:
     session = stack.new("worker", "go %% say one")
     stack.turned(session)
     with OwnScreen(stack, session) as there:
@@ -105,7 +105,7 @@ def test_a_request_is_answered_here_or_there(name: str, stack: Stack) -> None:
 
 
 @CODEX
-def test_with_permission_flags_it_is_refused(name: str, stack: Stack) -> None:
+def test_a_session_with_permission_flags_is_refused(name: str, stack: Stack) -> None:
     """If this codex takes them for its screen (`codex resume --remote`), kasmon can pass them instead."""
     stack.configure(*stack.asking)
     session = stack.new("worker", "go %% say one")

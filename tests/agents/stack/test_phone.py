@@ -94,7 +94,7 @@ def pushed(server: PushServer, count: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_a_permission_is_pushed_opened_and_allowed_and_its_agent_goes_on(
+def test_a_permission_is_pushed_opened_and_allowed_and_its_agent_continues(
     stack: Stack, served: PushServer, phone: Page
 ) -> None:
     """The same link again gives nothing, and the link of a request that was withdrawn says so."""
@@ -128,7 +128,9 @@ def test_a_permission_is_pushed_opened_and_allowed_and_its_agent_goes_on(
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_a_changed_request_says_so_and_only_its_new_link_answers(stack: Stack, served: PushServer, phone: Page) -> None:
+def test_a_changed_request_is_reported_and_only_its_new_link_answers_it(
+    stack: Stack, served: PushServer, phone: Page
+) -> None:
     """The page that is open sends nothing once the request changed, and its agent goes on with the new one."""
     gate, program = stack.path / "gate", stack.path / "claude"
     os.mkfifo(gate)

@@ -114,7 +114,7 @@ def test_a_request_of_a_task_is_answered_and_its_check_decides(stack: Stack) -> 
 
 
 @BOTH
-def test_after_a_crash_it_goes_on_in_the_same_conversation(stack: Stack) -> None:
+def test_after_a_crash_the_agent_resumes_the_same_conversation(stack: Stack) -> None:
     begun(stack, "true")
     stack.asked()
     session = SessionId(task(stack, "first")["session"])
@@ -185,7 +185,7 @@ def test_no_task_is_claimed_while_its_agent_shows_its_start_dialog_nor_before_it
 
 
 @pytest.mark.parametrize("name", ["codex"])
-def test_in_a_terminal_a_task_is_claimed_after_its_prompts_turn_however_slowly_its_agent_starts(
+def test_in_a_terminal_a_task_is_claimed_after_the_turn_that_carried_its_prompt_however_slowly_its_agent_starts(
     stack: Stack,
 ) -> None:
     stack.configure(*slow_start())

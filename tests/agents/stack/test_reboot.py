@@ -29,7 +29,9 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_after_a_reboot_it_goes_on_with_the_same_conversation(stack: Stack, bystander: subprocess.Popen[bytes]) -> None:
+def test_after_a_reboot_the_agent_resumes_the_same_conversation(
+    stack: Stack, bystander: subprocess.Popen[bytes]
+) -> None:
     """What it asked is void, what it was told is remembered, and who has its process id now is left alone."""
     stack.configure(*stack.asking)
     first, asking, last = "go %% say one", "go %% bash touch no.txt %% say two", "go %% say three"

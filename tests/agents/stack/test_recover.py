@@ -33,7 +33,7 @@ def conversation(stack: Stack, session: SessionId) -> str:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_three_in_one_folder_come_back_each_as_itself(stack: Stack) -> None:
+def test_three_sessions_in_one_folder_are_each_recovered_in_their_own_conversation(stack: Stack) -> None:
     """Two in terminals and a structured one; what proves each is said before it is started."""
     stack.configure(*ALONE[stack.agent.name])
     kept: dict[SessionId, tuple[str, str | None]] = {}
@@ -72,7 +72,7 @@ def test_three_in_one_folder_come_back_each_as_itself(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_one_whose_conversation_is_gone_is_not_started_as_another(stack: Stack) -> None:
+def test_a_session_whose_conversation_is_gone_is_not_started_in_another_one(stack: Stack) -> None:
     stack.configure(*ALONE[stack.agent.name])
     session = stack.new("worker", "go %% say one")
     id_ = stack.turned(session).resume_id

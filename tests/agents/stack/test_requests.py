@@ -53,7 +53,7 @@ def test_five_requests_outlive_a_dashboard_and_each_is_answered_once(stack: Stac
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_an_agent_that_is_gone_waits_for_nothing(stack: Stack) -> None:
+def test_an_agent_that_has_ended_has_no_open_request(stack: Stack) -> None:
     stack.configure(*stack.asking)
     session = stack.new("worker", "go %% bash touch no.txt %% say done")
     request = stack.asked()

@@ -36,7 +36,7 @@ def test_a_terminal_is_restarted_into_the_same_conversation(stack: Stack) -> Non
 
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(("name", "mode"), [("claude", "plan"), ("codex", "plan"), ("gemini", "autoEdit")])
-def test_a_mode_that_a_person_chose_outlives_a_restart(stack: Stack, mode: str) -> None:
+def test_a_mode_that_the_user_chose_is_kept_over_a_restart(stack: Stack, mode: str) -> None:
     if stack.agent.name == "gemini":
         stack.configure(*stack.agent.flags[1:])
     session = stack.new("worker", "go %% say one")

@@ -19,7 +19,7 @@ COMMAND: Final = 'printf %s "$PLANTED"; printf %s "$PLANTED" >&2; exit 3'
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-def test_a_planted_secret_is_nowhere_that_it_does_not_belong(stack: Stack) -> None:
+def test_a_planted_secret_appears_only_where_it_belongs(stack: Stack) -> None:
     stack.configure(*stack.asking)
     stack.variables["PLANTED"] = SECRET
     session = stack.new("worker", f"it is {SECRET} %% bash {COMMAND} %% say it is {SECRET}", "--env", "PLANTED")

@@ -59,7 +59,7 @@ def agent(request: pytest.FixtureRequest) -> RealAgent:
     return found
 
 
-async def test_tokens_and_costs_go_on_through_clean_ends_and_kills(agent: RealAgent) -> None:
+async def test_tokens_and_costs_are_summed_over_clean_ends_and_kills(agent: RealAgent) -> None:
     """Each turn of the model stub uses as much as any other."""
     life = Life(agent)
     totals = []

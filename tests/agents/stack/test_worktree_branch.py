@@ -153,7 +153,9 @@ def story(stack: Stack) -> Story:
 
 
 @pytest.mark.parametrize(("name", "mode"), [("claude", "tmux"), ("codex", "sdk")])
-def test_a_branch_is_reviewed_proposed_fixed_merged_removed(name: str, mode: str, stack: Stack, story: Story) -> None:
+def test_a_branch_is_worked_on_reviewed_proposed_fixed_merged_and_removed(
+    name: str, mode: str, stack: Stack, story: Story
+) -> None:
     repo, number, mine, remotes = story.repo, NUMBERS[story.client.name], story.of_person(), story.pushed()
     base = repo.git("rev-parse", "main")
 
@@ -218,7 +220,9 @@ def test_a_branch_is_reviewed_proposed_fixed_merged_removed(name: str, mode: str
 
 
 @pytest.mark.parametrize("name", ["claude"])
-def test_a_dashboard_has_the_agent_fix_its_pull_request_and_only_the_agent_pushes(stack: Stack, story: Story) -> None:
+def test_an_open_dashboard_has_the_agent_fix_its_pull_request_and_only_the_agent_pushes(
+    stack: Stack, story: Story
+) -> None:
     """The prompt asks it to push, which it may do once a person allows that."""
     session = stack.new("fix", f"fix {story.edit('    return True', '    return name')} %% say edited", "--worktree")
     story.finishes(session, prompts=1)

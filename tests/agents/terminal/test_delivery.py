@@ -152,12 +152,12 @@ async def _takes_in(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> None:
 
 
 @pytest.mark.short
-def test_each_prompt_is_given_once_and_whole(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
+def test_each_prompt_is_delivered_once_and_whole(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
     started(tmux, agent)
     asyncio.run(_delivers(tmux, agent, stub))
 
 
-def test_in_a_turn_a_prompt_waits_goes_in_or_takes_its_place(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
+def test_a_prompt_during_a_turn_waits_steers_or_interrupts(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
     started(tmux, agent)
     asyncio.run(_takes_in(tmux, agent, stub))
 
@@ -193,6 +193,8 @@ async def _tells_failures(tmux: TmuxEnv, agent: RealAgent, stub: ModelStub) -> N
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode"], indirect=True)
-def test_a_turn_that_the_provider_refuses_fails_in_its_words(agent: RealAgent, stub: ModelStub, tmux: TmuxEnv) -> None:
+def test_a_turn_that_the_provider_refuses_fails_with_its_message(
+    agent: RealAgent, stub: ModelStub, tmux: TmuxEnv
+) -> None:
     started(tmux, agent)
     asyncio.run(_tells_failures(tmux, agent, stub))

@@ -150,7 +150,7 @@ def test_gemini(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
         assert "flat, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
 
 
-def test_gemini_is_told_own_words_where_its_field_is_empty_and_not_behind_a_draft(
+def test_gemini_gets_free_text_when_its_field_is_empty_and_not_after_a_draft(
     gemini: RealAgent, stub: ModelStub, scratch: Path
 ) -> None:
     """Its hint and a draft differ in their colours alone; the words that are told read like the hint."""
@@ -210,7 +210,9 @@ def several_and_one(it: Watched, tool: str, submit: str) -> str:
     return json.dumps(it.stub.turns[-1]["results"][-1])
 
 
-def test_claude_is_told_several_choices_and_why_not(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_claude_gets_several_choices_and_the_reason_of_a_denial(
+    claude: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     with watched(claude, stub, scratch, "--permission-mode", "default") as it:
         begun(it, "^❯")
         told = several_and_one(it, "AskUserQuestion", "Submit answers")
@@ -224,7 +226,7 @@ def test_claude_is_told_several_choices_and_why_not(claude: RealAgent, stub: Mod
         assert not (claude.workdir / "a.txt").exists()
 
 
-def test_opencode_is_told_several_choices_and_own_words(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_opencode_gets_several_choices_and_free_text(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
     with watched(opencode, stub, scratch) as it:
         begun(it, "Ask anything")
         told = several_and_one(it, "question", "submit")
@@ -235,7 +237,7 @@ def test_opencode_is_told_several_choices_and_own_words(opencode: RealAgent, stu
         assert "flat, 1 of 2" in json.dumps(stub.turns[-1]["results"][-1])
 
 
-def test_claude_is_trusted_and_begins_what_it_planned(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_claude_is_trusted_and_starts_its_plan(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
     """The mark stands on "No, exit", and on "Yes, and use auto mode": it is no answer that anybody gave."""
     known = claude.home / ".claude.json"
     known.write_text(json.dumps({**json.loads(known.read_text()), "projects": {}}))
@@ -248,7 +250,7 @@ def test_claude_is_trusted_and_begins_what_it_planned(claude: RealAgent, stub: M
         it.is_judged("begun", SessionState.IDLE)
 
 
-def test_codex_is_told_what_was_chosen(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_codex_gets_the_chosen_option(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
     with watched(codex, stub, scratch, *CODEX) as it:
         begun(it, "Ask Codex")
         it.press("BTab", r"Plan mode \(shift")
@@ -262,7 +264,9 @@ def test_codex_is_told_what_was_chosen(codex: RealAgent, stub: ModelStub, scratc
         it.is_judged("answered in own words", SessionState.IDLE)
 
 
-def test_codex_that_offers_a_newer_model_keeps_its_model(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_codex_that_offers_a_newer_model_gets_the_choice_to_keep_its_own(
+    codex: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     """The mark stands on the newer one, which nobody chose."""
     config = codex.home / ".codex" / "config.toml"
     known = config.read_text()
@@ -275,7 +279,9 @@ def test_codex_that_offers_a_newer_model_keeps_its_model(codex: RealAgent, stub:
         assert "gpt-6-sol" not in config.read_text().partition("model_provider")[0]
 
 
-def test_opencode_says_what_always_covers_before_it_does(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_opencode_shows_what_always_covers_before_it_is_confirmed(
+    opencode: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     with watched(opencode, stub, scratch) as it:
         begun(it, "Ask anything")
         it.say(bash("one.txt"))
@@ -295,7 +301,9 @@ def test_opencode_says_what_always_covers_before_it_does(opencode: RealAgent, st
         assert "blue" in json.dumps(stub.turns[-1]["results"][-1])
 
 
-async def test_of_200_dialogs_those_that_change_late_get_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dialogs_that_change_at_the_last_moment_among_two_hundred_get_no_key(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
     chance = random.Random(11)
     await last_moments(room, [chance.choice(("swap", "draw", "nothing")) for _ in range(200)])
@@ -346,7 +354,9 @@ def two_that_differ_at_their_end(it: Watched, ask: Callable[[str], str], folder:
     assert not (folder / "one.txt").exists()
 
 
-def test_opencode_is_answered_to_a_whole_command_if_cut(opencode: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_opencode_is_allowed_a_whole_command_that_its_dialog_cuts(
+    opencode: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     """By its own record; where that is not to be had, by its view."""
     with watched(opencode, stub, scratch) as it:
         begun(it, "Ask anything")
@@ -357,7 +367,9 @@ def test_opencode_is_answered_to_a_whole_command_if_cut(opencode: RealAgent, stu
         )
 
 
-def test_codex_is_answered_to_a_whole_command_that_is_cut(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_codex_is_allowed_a_whole_command_that_its_dialog_cuts(
+    codex: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     """By what its hook says."""
 
     def escalated(text: str) -> str:
@@ -369,7 +381,9 @@ def test_codex_is_answered_to_a_whole_command_that_is_cut(codex: RealAgent, stub
         two_that_differ_at_their_end(it, escalated, codex.workdir)
 
 
-def test_claude_is_answered_to_a_command_beyond_its_screen(claude: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_claude_is_allowed_a_whole_command_that_is_taller_than_its_terminal(
+    claude: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     """By what its hook says."""
     with watched(claude, stub, scratch, "--permission-mode", "default") as it:
         begun(it, "^❯")
@@ -392,7 +406,9 @@ def two_that_differ_in_what_a_view_shows(
     until((folder / "two.txt").exists, LIMIT_S, "the command ran")
 
 
-def test_codex_without_hooks_is_answered_to_what_it_shows(codex: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_codex_without_hooks_is_allowed_what_its_full_view_shows(
+    codex: RealAgent, stub: ModelStub, scratch: Path
+) -> None:
     def escalated(text: str) -> str:
         command = {"cmd": text, "sandbox_permissions": "require_escalated", "justification": "needs to"}
         return f"go %% tool exec_command {json.dumps(command)} %% say done"
@@ -402,7 +418,7 @@ def test_codex_without_hooks_is_answered_to_what_it_shows(codex: RealAgent, stub
         two_that_differ_in_what_a_view_shows(it, escalated, codex.workdir)
 
 
-def test_gemini_is_answered_to_what_its_view_shows(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
+def test_gemini_is_allowed_what_its_full_view_shows(gemini: RealAgent, stub: ModelStub, scratch: Path) -> None:
     with watched(gemini, stub, scratch) as it:
         begun(it, "Type your message")
 

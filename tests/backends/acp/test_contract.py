@@ -36,10 +36,10 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
         launch = super().launch(generation, resume)
         return msgspec.structs.replace(launch, argv=argv, workdir=str(self.folder), agent="stranger")
 
-    def test_it_is_found_by_its_name(self) -> None:
+    def test_the_backend_is_found_by_its_name(self) -> None:
         assert backend is load("acp")
 
-    async def test_no_answer_means_that_it_waits(self) -> None:
+    async def test_a_request_without_an_answer_stays_open(self) -> None:
         """ACP has one prompt at a time, so the next one is refused meanwhile."""
         async with self.opened() as heard:
             await heard.prompt("ask git push")
@@ -67,7 +67,7 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
 
             assert not [fact for fact in heard.facts if isinstance(fact, ToolStarted | MessageWritten)]
 
-    async def test_a_turn_is_told_in_order(self) -> None:
+    async def test_events_of_a_turn_come_in_order(self) -> None:
         async with self.opened() as heard:
             await heard.prompt('think hm\nsay a\ntool Bash {"command": "ls"} => b\nplan\n  [~] c\nsay d')
             await heard.until_said(TurnEnded)
@@ -81,7 +81,7 @@ class TestAcp(BackendContract, StreamingContract, AskingContract, InterruptingCo
             assert isinstance(plan, PlanUpdated)
             assert ("b", [("c", "doing")]) == (tool.output, [(item.text, item.state) for item in plan.items])
 
-    async def test_the_history_of_a_conversation_proves_it_and_is_not_told_again(self) -> None:
+    async def test_the_history_of_a_conversation_identifies_it_and_is_not_repeated(self) -> None:
         async with self.opened() as heard:
             name = heard.session.resume_id
             await heard.prompt("say hello")

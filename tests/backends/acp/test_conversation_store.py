@@ -22,7 +22,7 @@ async def listed(
     return offers
 
 
-async def test_all_pages_are_listed_the_last_used_first_and_those_of_other_folders_left_out(tmp_path: Path) -> None:
+async def test_all_pages_are_listed_newest_first_without_those_of_other_folders(tmp_path: Path) -> None:
     offers = await listed("lists", tmp_path)
 
     assert ["talk-1", "talk-2"] == [each.id for each in offers.conversations]
@@ -31,14 +31,14 @@ async def test_all_pages_are_listed_the_last_used_first_and_those_of_other_folde
     assert offers.is_whole
 
 
-async def test_those_of_every_folder_are_listed_with_it(tmp_path: Path) -> None:
+async def test_conversations_of_all_folders_are_listed_with_their_folder(tmp_path: Path) -> None:
     offers = await listed("lists", tmp_path, everywhere=True)
 
     folders = {each.id: each.folder for each in offers.conversations}
     assert {"talk-1": str(tmp_path), "talk-2": str(tmp_path), "talk-4": "/elsewhere"} == folders
 
 
-async def test_a_folder_is_known_by_the_path_that_it_really_has(tmp_path: Path) -> None:
+async def test_a_folder_is_identified_by_its_real_path(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
@@ -63,13 +63,15 @@ async def test_a_list_in_circles_ends_and_a_very_long_one_is_cut_and_says_so(tmp
         ("from_the_future", "speaks version 2 of the Agent Client Protocol"),
     ],
 )
-async def test_an_agent_that_does_not_list_them_says_why_and_is_ended(name: str, why: str, tmp_path: Path) -> None:
+async def test_an_agent_that_fails_to_list_conversations_is_ended_with_the_reason(
+    name: str, why: str, tmp_path: Path
+) -> None:
     with pytest.raises(LaunchError, match=why):
         await listed(name, tmp_path, handshake_s=0.5 if name == "silent" else None)
     assert [] == agents()
 
 
-async def test_an_agent_without_that_ability_is_not_asked(tmp_path: Path) -> None:
+async def test_an_agent_without_the_list_ability_gets_no_request(tmp_path: Path) -> None:
     with pytest.raises(UnableError, match="does not list its conversations"):
         await listed("plain", tmp_path)
     assert [] == agents()

@@ -48,7 +48,7 @@ def stage(tmp_path: Path) -> OddSession:
 # Lines
 
 
-async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: OddSession) -> None:
+async def test_malformed_lines_are_logged_once_and_skipped(stage: OddSession) -> None:
     heard = await stage.turn("noisy")
 
     assert ["still here"] == await messages(heard)
@@ -58,7 +58,7 @@ async def test_lines_that_are_no_messages_are_kept_once_and_skipped(stage: OddSe
     ]
 
 
-async def test_half_a_line_at_its_end_takes_nothing_with_it(stage: OddSession) -> None:
+async def test_a_partial_last_line_affects_no_other(stage: OddSession) -> None:
     async with stage.agent("half_a_line") as heard:
         await heard.prompt("go")
         ended = (await heard.until_over())[-1]
@@ -75,7 +75,7 @@ async def test_a_message_of_ten_megabytes_and_a_flood_come_whole_and_in_order(st
     assert [f"{number} " for number in range(3000)] == [said.text for said in heard.all if isinstance(said, Chunk)]
 
 
-async def test_what_nobody_knows_is_kept_once_and_answered(stage: OddSession) -> None:
+async def test_an_unknown_message_is_logged_once_and_answered(stage: OddSession) -> None:
     heard = await stage.turn("newer")
 
     assert ["-32601"] == await messages(heard)
@@ -91,7 +91,7 @@ async def test_what_nobody_knows_is_kept_once_and_answered(stage: OddSession) ->
     assert "done" == only(heard, TurnEnded)[0].reason
 
 
-async def test_files_and_terminals_are_the_agent_s_own(stage: OddSession) -> None:
+async def test_file_and_terminal_access_is_left_to_the_agent(stage: OddSession) -> None:
     """opencode asks us to write all the same, and writes itself when it is refused."""
     heard = await stage.turn("writes_by_us")
 
@@ -100,7 +100,7 @@ async def test_files_and_terminals_are_the_agent_s_own(stage: OddSession) -> Non
     assert [] == list(stage.workdir.iterdir())
 
 
-async def test_a_message_outside_of_any_turn_is_told(stage: OddSession) -> None:
+async def test_a_message_outside_of_a_turn_is_reported(stage: OddSession) -> None:
     async with stage.agent("speaks_unasked") as heard:
         assert ["By the way, hello."] == await messages(heard)
         assert SessionState.IDLE is heard.session.state
@@ -109,7 +109,7 @@ async def test_a_message_outside_of_any_turn_is_told(stage: OddSession) -> None:
 # Permissions
 
 
-async def test_a_question_that_cannot_be_read_allows_nothing_and_holds_nobody_up(stage: OddSession) -> None:
+async def test_an_unreadable_question_allows_nothing_and_blocks_nothing(stage: OddSession) -> None:
     heard = await stage.turn("odd_question")
 
     assert ["-32602"] == await messages(heard)
@@ -117,7 +117,7 @@ async def test_a_question_that_cannot_be_read_allows_nothing_and_holds_nobody_up
     assert ["error"] == [notice.level for notice in only(heard, NoticeRaised)]
 
 
-async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage: OddSession) -> None:
+async def test_a_lasting_permission_is_not_offered_as_a_single_one(stage: OddSession) -> None:
     async with stage.agent("only_always") as heard:
         await heard.prompt("go")
         request = await heard.until_asked()
@@ -139,7 +139,7 @@ async def test_a_permission_that_would_last_is_not_offered_as_a_single_one(stage
         ("ends_its_turn", "the turn ended"),
     ],
 )
-async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str, stage: OddSession) -> None:
+async def test_a_question_without_a_waiter_is_withdrawn(name: str, why: str, stage: OddSession) -> None:
     async with stage.agent(name) as heard:
         await heard.prompt("go")
         await heard.until_said(TurnEnded)
@@ -150,7 +150,7 @@ async def test_a_question_that_nobody_waits_for_is_withdrawn(name: str, why: str
             await heard.answer(opened[0].request, Decision.ALLOW)
 
 
-async def test_a_change_of_a_call_while_its_question_waits_replaces_the_request(
+async def test_an_update_of_a_call_with_an_open_request_voids_it_and_makes_a_new_request(
     stage: OddSession,
 ) -> None:
     async with stage.agent("changes_its_mind") as heard:
@@ -167,7 +167,7 @@ async def test_a_change_of_a_call_while_its_question_waits_replaces_the_request(
         assert ["rm -rf /"] == [started.title for started in only(heard, ToolStarted)]
 
 
-async def test_a_command_that_is_only_explained_while_its_question_waits_keeps_its_request(stage: OddSession) -> None:
+async def test_a_command_that_gains_only_a_description_keeps_its_request(stage: OddSession) -> None:
     async with stage.agent("explains_itself") as heard:
         await heard.prompt("go")
         await heard.until_said(PlanUpdated)
@@ -177,7 +177,7 @@ async def test_a_command_that_is_only_explained_while_its_question_waits_keeps_i
         assert ['{"outcome": "selected", "optionId": "once"}'] == await messages(heard)
 
 
-async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(stage: OddSession) -> None:
+async def test_an_interrupt_has_priority_and_cancels_later_requests(stage: OddSession) -> None:
     """Denied before it, an agent might go on; without an answer, gemini would wait for ever."""
     async with stage.agent("stubborn") as heard:
         await heard.prompt("go")
@@ -190,7 +190,7 @@ async def test_an_interrupt_comes_first_and_then_an_answer_to_whatever_is_asked(
         assert "interrupted" == only(heard, TurnEnded)[0].reason
 
 
-async def test_a_reason_that_cannot_be_told_is_said_to_be_lost(stage: OddSession) -> None:
+async def test_a_reason_that_cannot_be_sent_is_reported_as_lost(stage: OddSession) -> None:
     async with stage.agent("only_always") as heard:
         await heard.prompt("go")
         await heard.answer(await heard.until_asked(), Decision.DENY, reason="not on a Friday")
@@ -219,7 +219,7 @@ async def test_a_form_is_filled_in_question_by_question(stage: OddSession) -> No
         )
 
 
-async def test_denied_one_field_the_form_is_declined(stage: OddSession) -> None:
+async def test_denying_one_field_declines_the_whole_form(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
@@ -229,7 +229,7 @@ async def test_denied_one_field_the_form_is_declined(stage: OddSession) -> None:
         assert () == heard.session.requests
 
 
-async def test_an_address_is_a_person_s_to_open(stage: OddSession) -> None:
+async def test_an_address_is_opened_by_the_user(stage: OddSession) -> None:
     async with stage.agent("has_an_address") as heard:
         await heard.prompt("go")
         request = await heard.until_asked()
@@ -240,20 +240,20 @@ async def test_an_address_is_a_person_s_to_open(stage: OddSession) -> None:
         assert [] == only(heard, UnknownMessageSeen)
 
 
-async def test_what_cannot_be_shown_is_refused_and_kept_once(stage: OddSession) -> None:
+async def test_a_form_that_cannot_be_shown_is_refused_and_logged_once(stage: OddSession) -> None:
     heard = await stage.turn("mumbles")
 
     assert ["-32602"] == await messages(heard)
     assert ["elicitation/create"] == [seen.what for seen in only(heard, UnknownMessageSeen)]
 
 
-async def test_before_anybody_listens_nobody_is_asked(stage: OddSession) -> None:
+async def test_without_a_listener_no_request_is_opened(stage: OddSession) -> None:
     """It would keep the conversation from being opened."""
     assert ["cancel"] == await messages(await stage.turn("curious_too_early"))
 
 
 @pytest.mark.parametrize("how", ["an interrupt", "a cancelling answer"])
-async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage: OddSession) -> None:
+async def test_the_end_of_the_turn_answers_its_open_requests(how: str, stage: OddSession) -> None:
     async with stage.agent("stays_curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
@@ -267,7 +267,7 @@ async def test_the_end_of_the_turn_answers_what_it_wants_to_know(how: str, stage
         assert () == heard.session.requests
 
 
-async def test_killed_it_takes_its_questions_with_it(stage: OddSession) -> None:
+async def test_a_killed_agent_withdraws_its_requests(stage: OddSession) -> None:
     async with stage.agent("curious") as heard:
         await heard.prompt("go")
         await auntil(lambda: len(heard.session.requests) == 2, LIMIT_S)
@@ -299,7 +299,7 @@ async def test_half_a_character_in_a_prompt_is_replaced(stage: OddSession) -> No
         assert ["a\ufffdb"] == await messages(heard)
 
 
-async def test_an_interrupt_of_nothing_is_nothing(stage: OddSession) -> None:
+async def test_an_interrupt_without_a_turn_does_nothing(stage: OddSession) -> None:
     async with stage.agent("plain") as heard:
         await heard.agent.send(Interrupt())
         await heard.prompt("hello")
@@ -320,7 +320,9 @@ async def test_a_turn_that_was_cancelled_is_interrupted_whatever_the_agent_calls
         assert ["interrupted", "done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
-async def test_a_turn_that_ignored_an_interrupt_has_none(stage: OddSession, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_continues_after_an_interrupt_is_not_reported_as_interrupted(
+    stage: OddSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kasmon.backends.acp.agent.CANCEL_S", 0.1)
     async with stage.agent("goes_on") as heard:
         await heard.prompt("go")
@@ -343,7 +345,7 @@ async def test_a_turn_that_was_over_before_it_could_be_cancelled_is_done(stage: 
         assert ["done"] == [ended.reason for ended in only(heard, TurnEnded)]
 
 
-async def test_a_limit_is_one(stage: OddSession) -> None:
+async def test_a_usage_limit_is_reported_as_a_limit(stage: OddSession) -> None:
     heard = await stage.turn("overloaded")
 
     assert ["too many tokens"] == [limit.text for limit in only(heard, LimitReached)]
@@ -351,7 +353,7 @@ async def test_a_limit_is_one(stage: OddSession) -> None:
     assert SessionState.LIMITED is heard.session.state or heard.session.state is SessionState.ENDED
 
 
-async def test_a_turn_without_room_has_failed(stage: OddSession) -> None:
+async def test_a_turn_without_context_space_has_failed(stage: OddSession) -> None:
     heard = await stage.turn("out_of_words")
 
     assert ("error", "The model's context or output limit is reached.") == (
@@ -386,7 +388,7 @@ async def test_a_model_is_changed_while_it_runs(stage: OddSession) -> None:
         (Configure(model="small", permission_mode="yolo"), "has no permission mode 'yolo'. Available: ask, plan."),
     ],
 )
-async def test_a_setting_that_it_does_not_take_changes_nothing(wish: Configure, why: str, stage: OddSession) -> None:
+async def test_a_refused_setting_changes_nothing(wish: Configure, why: str, stage: OddSession) -> None:
     async with stage.agent("choosy") as heard:
         with pytest.raises(RefusedError, match=why):
             await heard.agent.send(wish)
@@ -398,7 +400,7 @@ FAST = AgentSwitch(id="fast", title="Fast mode", text="Less thinking")
 QUIET = AgentSwitch(id="quiet", title="Quiet", is_on=True)
 
 
-async def test_options_that_are_on_or_off_are_told_and_switched(stage: OddSession) -> None:
+async def test_boolean_options_are_reported_and_switched(stage: OddSession) -> None:
     async with stage.agent("switches") as heard:
         assert (FAST, QUIET) == heard.session.switches
         await heard.agent.send(Configure(switches={"fast": True}, model="small"))
@@ -418,7 +420,9 @@ async def test_options_that_are_on_or_off_are_told_and_switched(stage: OddSessio
         ({"fast": True, "loud": True}, "has no option 'loud' that is on or off"),
     ],
 )
-async def test_an_option_that_it_does_not_switch_stays(switches: dict[str, bool], why: str, stage: OddSession) -> None:
+async def test_an_option_that_the_agent_does_not_switch_is_unchanged(
+    switches: dict[str, bool], why: str, stage: OddSession
+) -> None:
     async with stage.agent("switches") as heard:
         with pytest.raises(RefusedError, match=why):
             await heard.agent.send(Configure(switches=switches))
@@ -438,7 +442,7 @@ async def test_an_agent_that_closes_its_output_is_ended(stage: OddSession) -> No
         assert "it closed its output, and was ended" == ended.why
 
 
-async def test_killed_it_says_so_and_takes_nothing_more(stage: OddSession) -> None:
+async def test_a_killed_agent_reports_it_and_accepts_no_more_prompts(stage: OddSession) -> None:
     async with stage.agent("stubborn") as heard:
         await heard.prompt("go")
         await heard.until_asked()
@@ -452,7 +456,7 @@ async def test_killed_it_says_so_and_takes_nothing_more(stage: OddSession) -> No
             await heard.prompt("go on")
 
 
-async def test_its_end_is_the_end_of_what_it_started(stage: OddSession) -> None:
+async def test_the_end_of_the_agent_ends_its_children(stage: OddSession) -> None:
     async with stage.agent("has_a_child") as heard:
         await heard.prompt("go")
         child = psutil.Process(int((await messages(heard))[0]))
@@ -462,7 +466,7 @@ async def test_its_end_is_the_end_of_what_it_started(stage: OddSession) -> None:
         await auntil(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, LIMIT_S)
 
 
-async def test_a_tool_without_an_end_ends_with_its_turn(stage: OddSession) -> None:
+async def test_an_unfinished_tool_call_ends_with_its_turn(stage: OddSession) -> None:
     async with stage.agent("ends_its_turn") as heard:
         await heard.prompt("go")
         await heard.until_said(TurnEnded)

@@ -40,7 +40,7 @@ def patched(old: str, diff: str) -> str:
 
 
 @pytest.mark.parametrize("lines", [10, 400, 9000])
-def test_a_diff_makes_the_one_text_of_the_other(lines: int) -> None:
+def test_a_diff_applied_to_the_old_text_gives_the_new_text(lines: int) -> None:
     """Also of texts that are too long to be compared line by line."""
     source = random.Random(lines)
     old = [f"{source.randrange(50)}\n" for _ in range(lines)]
@@ -58,14 +58,14 @@ def test_a_missing_newline_at_the_end_and_a_carriage_return_are_differences() ->
     assert "-a\r\n+a\n" in unified("f", "a\r\n", "a\n")
 
 
-def test_a_file_that_comes_or_goes_is_one() -> None:
+def test_an_added_or_removed_file_has_a_diff() -> None:
     assert "--- /dev/null\n+++ b/f\n@@ -0,0 +1,1 @@\n+a\n" == unified("f", None, "a\n")
     assert "--- a/f\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-a\n" == unified("f", "a\n", None)
     assert "--- /dev/null\n+++ b/f\n" == unified("f", None, "")
     assert "" == unified("f", "a", "a")
 
 
-def test_large_texts_take_no_time_to_speak_of() -> None:
+def test_large_texts_are_compared_quickly() -> None:
     """difflib would take minutes for these."""
     old = "".join(f"{number % 7}\n" for number in range(200_000))
     new = "".join(f"{number % 5}\n" for number in range(200_000))
@@ -92,7 +92,7 @@ def test_large_texts_take_no_time_to_speak_of() -> None:
         (RequestError(1, "x", "more"), "x: more"),
     ],
 )
-def test_an_error_says_what_is_in_it(error: RequestError, words: str) -> None:
+def test_an_error_includes_its_message(error: RequestError, words: str) -> None:
     assert words == errors.words(error, ())
 
 
@@ -110,7 +110,7 @@ def test_an_error_is_short_hides_secrets_and_is_known_as_a_limit_or_a_missing_lo
 
 
 @pytest.mark.parametrize("answer", [{}, {"stopReason": "bliss"}, {"stopReason": ["end_turn"]}])
-def test_an_end_that_nobody_knows_is_none(answer: dict[str, Any]) -> None:
+def test_an_unknown_stop_reason_is_no_end(answer: dict[str, Any]) -> None:
     assert translator.build_turn_end(answer, 1.0) is None
 
 
@@ -125,7 +125,7 @@ def test_an_end_that_nobody_knows_is_none(answer: dict[str, Any]) -> None:
         *(b'{"method": 3}', b'{"id": {}, "method": "x"}'),
     ],
 )
-def test_what_is_no_message_is_none(line: bytes) -> None:
+def test_an_invalid_message_is_ignored(line: bytes) -> None:
     """Any of these would end the SDK's reading for good."""
     assert understood(line) is None
 
@@ -173,12 +173,12 @@ def test_half_a_character_is_replaced() -> None:
         (("npx", "-y", "@google/gemini-cli", "--acp"), "GEMINI_API_KEY"),
     ],
 )
-def test_an_agent_is_known_by_its_program(argv: tuple[str, ...], log_in: str) -> None:
+def test_an_agent_is_identified_by_its_program(argv: tuple[str, ...], log_in: str) -> None:
     assert log_in in find(program_of(argv)).log_in.how
 
 
 @pytest.mark.parametrize("argv", [(), ("mygoose", "acp"), ("mine", "gemini"), ("/gemini/mine",), ("npx",)])
-def test_others_get_no_key_that_is_not_given_to_them(argv: tuple[str, ...]) -> None:
+def test_other_agents_get_only_keys_that_are_passed_to_them(argv: tuple[str, ...]) -> None:
     assert find(program_of(argv)) is UNKNOWN
     assert () == own_prefixes(argv)
 
@@ -203,7 +203,7 @@ def chat(home: Path, name: str) -> None:
     (folder / name).touch()
 
 
-def test_a_conversation_of_this_minute_gets_another_name_before_it_is_loaded(tmp_path: Path) -> None:
+def test_a_conversation_from_the_current_minute_is_renamed_before_it_is_loaded(tmp_path: Path) -> None:
     now = 1_795_312_743.0
     minute, before, earlier = (time.strftime("%Y-%m-%dT%H-%M", time.gmtime(now - 60 * back)) for back in range(3))
     folder = tmp_path / ".gemini" / "tmp" / "project" / "chats"
@@ -224,7 +224,7 @@ def test_a_conversation_of_this_minute_gets_another_name_before_it_is_loaded(tmp
     assert {renamed, other, another} == {file.name for file in folder.iterdir()}
 
 
-def test_a_conversation_of_this_minute_that_has_to_keep_its_name_is_not_loaded(
+def test_a_conversation_from_the_current_minute_that_cannot_be_renamed_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_795_312_743.0
@@ -249,7 +249,7 @@ def records(home: Path, name: str, *lines: Any) -> Path:
     return file
 
 
-def test_an_empty_twin_is_taken_away_from_beside_its_conversation(tmp_path: Path) -> None:
+def test_an_empty_duplicate_of_a_conversation_is_removed(tmp_path: Path) -> None:
     """gemini would delete both when it starts the next time."""
     old = records(tmp_path, "session-2026-11-01T00-00-0123abcd.jsonl", *BEGINNING, *BEGINNING, SAID)
     twin = records(tmp_path, "session-2026-11-02T00-00-0123abcd.jsonl", *BEGINNING, *BEGINNING)
@@ -270,7 +270,7 @@ def test_an_empty_twin_is_taken_away_from_beside_its_conversation(tmp_path: Path
         (),
     ],
 )
-def test_what_may_hold_anything_stays(lines: tuple[Any, ...], tmp_path: Path) -> None:
+def test_a_file_that_may_have_content_is_kept(lines: tuple[Any, ...], tmp_path: Path) -> None:
     records(tmp_path, "session-2026-11-01T00-00-0123abcd.jsonl", *BEGINNING, SAID)
     other = records(tmp_path, "session-2026-11-02T00-00-0123abcd.jsonl", *lines)
     gemini_quirks.remove_twins(ID, {"HOME": str(tmp_path)})
@@ -278,13 +278,13 @@ def test_what_may_hold_anything_stays(lines: tuple[Any, ...], tmp_path: Path) ->
     assert other.exists()
 
 
-def test_an_empty_conversation_without_a_twin_stays(tmp_path: Path) -> None:
+def test_an_empty_conversation_without_a_duplicate_is_kept(tmp_path: Path) -> None:
     alone = records(tmp_path, "session-2026-11-02T00-00-0123abcd.jsonl", *BEGINNING)
     gemini_quirks.remove_twins(ID, {"HOME": str(tmp_path)})
 
     assert alone.exists()
 
 
-def test_only_gemini_has_that_habit() -> None:
+def test_only_gemini_has_the_duplicate_file_quirk() -> None:
     assert Quirk.TWIN_FILES in find("gemini").quirks
     assert Quirk.TWIN_FILES not in find("opencode").quirks

@@ -66,7 +66,7 @@ def test_neither_lasting_permissions_alone_nor_an_unknown_option_can_be_allowed(
 
 
 @pytest.mark.parametrize("params", [None, {"options": 3}, {"sessionId": "s", "toolCall": {}, "options": []}])
-def test_what_is_no_question_is_none(params: object) -> None:
+def test_an_invalid_question_is_ignored(params: object) -> None:
     with pytest.raises(ValidationError):
         understood(params)
 
@@ -107,7 +107,7 @@ def test_an_edit_is_shown_as_a_diff_of_all_its_files() -> None:
     assert {"paths": ["/b", "/project/a"]} == request.input
 
 
-def test_no_rule_can_be_drawn_from_an_input_that_says_another_file_than_the_diff() -> None:
+def test_no_rule_is_made_from_an_input_that_names_another_file_than_the_diff() -> None:
     other = asks(kind="edit", rawInput={"path": "/project/a"}, content=[diff("/project/b", "1\n", "2\n")]).request
     two = asks(kind="edit", rawInput={"path": "a"}, content=[diff("a", "1", "2"), diff("b", "1", "2")]).request
     same = asks(kind="edit", rawInput={"path": "a"}, content=[diff("/project/a", "1\n", "2\n")]).request
@@ -126,7 +126,7 @@ def test_anything_else_is_shown_with_its_whole_input_which_says_no_less_than_wha
     assert {"input": ["a"]} == asks(title="Do it", rawInput=["a"]).request.input
 
 
-def test_a_plan_is_shown_as_it_is_written() -> None:
+def test_a_plan_is_shown_as_it_was_written() -> None:
     request = asks(kind="switch_mode", title="Ready to code?", content=[text("# Plan\n1. this")]).request
 
     assert (RequestKind.PLAN, "# Plan\n1. this") == (request.kind, request.shown)
@@ -145,7 +145,7 @@ def test_a_plan_is_shown_as_it_is_written() -> None:
         ("[in /x] [current working directory /project]", {"text": "[in /x] [current working directory /project]"}),
     ],
 )
-def test_gemini_tells_the_command_in_its_title_and_the_folder_in_words(words: str, data: dict[str, str]) -> None:
+def test_the_command_in_geminis_title_and_its_folder_are_read(words: str, data: dict[str, str]) -> None:
     habits = find("gemini").quirks
     request = asks(kind="execute", title="ls -l", content=[text(words)], habits=habits).request
 
@@ -154,7 +154,7 @@ def test_gemini_tells_the_command_in_its_title_and_the_folder_in_words(words: st
 
 
 @pytest.mark.parametrize(("allowed", "kinds"), [(True, ["ToolStarted"]), (False, [])])
-def test_a_call_that_is_asked_about_starts_when_it_is_allowed(allowed: bool, kinds: list[str]) -> None:
+def test_a_call_with_a_request_starts_once_it_is_allowed(allowed: bool, kinds: list[str]) -> None:
     """opencode says that it is in progress while it asks."""
     tools = AcpToolCalls("/project")
     tools.record_request(understood({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": []}).tool_call)
@@ -200,7 +200,7 @@ SHOWN = {"command": "make", "timeout": 5}
         ({**SHOWN, "description": "Builds it"}, {"kind": "fetch"}, False),
     ],
 )
-def test_what_is_said_of_a_command_later_only_explains_it_where_it_changes_nothing(
+def test_a_later_description_that_changes_nothing_keeps_the_request(
     said: dict[str, Any], more: dict[str, Any], explains: bool
 ) -> None:
     call: dict[str, Any] = {"title": "make", "kind": "execute"}
@@ -212,7 +212,7 @@ def test_what_is_said_of_a_command_later_only_explains_it_where_it_changes_nothi
     assert explains is only_explains(asks(**{**call, **more}, rawInput=said).request, before, tool, "/project")
 
 
-def test_a_description_that_changes_is_asked_anew() -> None:
+def test_a_changed_description_makes_a_new_request() -> None:
     call: dict[str, Any] = {"title": "make", "kind": "execute"}
     before, after = (asks(**call, rawInput={"command": "make", "description": words}).request for words in "ab")
     tool = AcpToolCalls("/project").record_request(

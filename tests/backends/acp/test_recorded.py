@@ -49,7 +49,7 @@ def requests(recording: str) -> list[Request]:
     return [event.request for event in heard_again(recording) if isinstance(event, RequestOpened)]
 
 
-def test_opencode_tells_its_session_in_order() -> None:
+def test_events_of_an_opencode_session_come_in_order() -> None:
     rejected = "failed: The user rejected permission to use this specific tool call."
     aborted = "failed: Tool execution aborted"
     command = "echo hi >made.txt"
@@ -65,7 +65,7 @@ def test_opencode_tells_its_session_in_order() -> None:
     assert ["= done", "= interrupted", "= error"] == [line for line in rest if line.startswith("=")]
 
 
-def test_gemini_tells_its_session_in_order() -> None:
+def test_events_of_a_gemini_session_come_in_order() -> None:
     command = "run_shell_command: echo hi >made.txt"
     edit = "replace: new.txt: b => B"
 
@@ -80,7 +80,7 @@ def test_gemini_tells_its_session_in_order() -> None:
 
 
 @pytest.mark.parametrize("recording", [OPENCODE, GEMINI])
-def test_nothing_of_it_is_foreign(recording: str) -> None:
+def test_no_recorded_message_is_unknown(recording: str) -> None:
     assert [] == [event for event in heard_again(recording) if isinstance(event, UnknownMessageSeen)]
 
 
@@ -108,7 +108,7 @@ def test_a_new_file_is_shown_as_a_diff(recording: str, old: str) -> None:
 
 
 @pytest.mark.parametrize("recording", [OPENCODE, GEMINI])
-def test_what_was_written_is_told_as_it_was_shown(recording: str) -> None:
+def test_a_written_file_is_shown_with_the_diff_of_its_request(recording: str) -> None:
     """opencode does not tell it a second time."""
     finished = [event for event in heard_again(recording) if isinstance(event, ToolFinished)][1]
 
@@ -116,7 +116,7 @@ def test_what_was_written_is_told_as_it_was_shown(recording: str) -> None:
 
 
 @pytest.mark.parametrize("recording", [OPENCODE, GEMINI])
-def test_an_edit_is_told_with_the_lines_around_it(recording: str) -> None:
+def test_an_edit_is_shown_with_its_context_lines(recording: str) -> None:
     finished = [event for event in heard_again(recording) if isinstance(event, ToolFinished)][2]
 
     assert "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c" in finished.diff
@@ -126,7 +126,7 @@ def test_an_edit_is_told_with_the_lines_around_it(recording: str) -> None:
     ("recording", "model", "modes"),
     [(OPENCODE, "stub/stub-model", ("build", "plan")), (GEMINI, "auto", ("default", "autoEdit", "yolo", "plan"))],
 )
-def test_what_can_be_chosen_is_told(recording: str, model: str, modes: tuple[str, ...]) -> None:
+def test_the_available_options_are_reported(recording: str, model: str, modes: tuple[str, ...]) -> None:
     settings = next(event for event in heard_again(recording) if isinstance(event, SettingsChanged))
 
     assert (model, modes[0], modes) == (settings.model, settings.permission_mode, settings.permission_modes)

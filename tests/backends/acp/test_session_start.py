@@ -38,13 +38,13 @@ async def why_not(name: str, workdir: Path, **more: object) -> str:
     return str(caught.value)
 
 
-async def test_an_agent_that_never_answers_is_ended_and_its_last_words_are_told(tmp_path: Path) -> None:
+async def test_an_agent_that_never_answers_is_ended_and_its_last_output_is_reported(tmp_path: Path) -> None:
     why = await why_not("silent", tmp_path, handshake_s=0.5)
 
     assert "did not respond to 'initialize' within 0.5 s. Its message: waiting for the moon" in why
 
 
-async def test_an_agent_that_dies_says_how_without_its_key(tmp_path: Path) -> None:
+async def test_an_agent_that_dies_reports_the_reason_without_its_key(tmp_path: Path) -> None:
     await asyncio.to_thread(give, ODD_KEY="very-secret-value")
     why = await why_not("dies", tmp_path)
 
@@ -69,7 +69,7 @@ async def test_a_missing_log_in_names_the_ways_to_log_in(tmp_path: Path) -> None
     assert "It offers: Log in with a browser (Opens a page); API key (ODD_API_KEY)." in why
 
 
-async def test_a_log_in_in_a_terminal_names_the_command_that_a_person_may_run(tmp_path: Path) -> None:
+async def test_a_login_in_a_terminal_names_the_command_that_the_user_may_run(tmp_path: Path) -> None:
     why = await why_not("logged_out_for_terminals", tmp_path)
 
     own = shlex.join(launch("logged_out_for_terminals", tmp_path).argv)
@@ -85,7 +85,9 @@ async def test_a_log_in_in_a_terminal_names_the_command_that_a_person_may_run(tm
         ("logged_out", ()),
     ],
 )
-async def test_the_first_log_in_by_terminal_has_its_variables(name: str, argv: tuple[str, ...], tmp_path: Path) -> None:
+async def test_the_first_log_in_in_a_terminal_is_offered_with_its_variables(
+    name: str, argv: tuple[str, ...], tmp_path: Path
+) -> None:
     with pytest.raises(LogInRequiredError) as caught:
         await backend.open(launch(name, tmp_path))
 
@@ -130,7 +132,7 @@ def test_the_sdk_is_not_imported_before_an_agent_is_opened() -> None:
     assert "False False" == said.strip()
 
 
-async def test_an_opening_that_is_called_off_ends_the_agent(tmp_path: Path) -> None:
+async def test_a_cancelled_start_ends_the_agent(tmp_path: Path) -> None:
     opening = asyncio.create_task(backend.open(launch("silent", tmp_path)))
     await auntil(agents)
     opening.cancel()
@@ -143,7 +145,7 @@ async def test_an_opening_that_is_called_off_ends_the_agent(tmp_path: Path) -> N
 # Models
 
 
-async def test_it_runs_on_the_model_that_was_asked_for(stage: OddSession) -> None:
+async def test_the_agent_runs_on_the_requested_model(stage: OddSession) -> None:
     async with stage.agent("choosy", model="small") as heard:
         started, settings = only(heard, SessionStarted)[0], only(heard, SettingsChanged)[0]
 
@@ -159,7 +161,7 @@ async def test_a_model_that_it_does_not_have_or_lets_nobody_choose_is_refused(tm
     )
 
 
-async def test_a_permission_mode_that_it_does_not_have_or_take_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_or_refused_permission_mode_is_an_error(tmp_path: Path) -> None:
     """A session that moves must not begin with another one in silence."""
     assert "has no permission mode 'yolo'. Available: ask, plan." in await why_not(
         "choosy", tmp_path, permission_mode="yolo"
@@ -171,19 +173,19 @@ async def test_a_permission_mode_that_it_does_not_have_or_take_is_refused(tmp_pa
 # Conversations that go on
 
 
-async def test_an_agent_that_remembers_nothing_is_not_passed_off_as_the_one_of_before(tmp_path: Path) -> None:
+async def test_an_agent_that_lost_the_conversation_is_not_shown_as_the_earlier_one(tmp_path: Path) -> None:
     why = await why_not("forgetful", tmp_path, resume="talk-1", remembers="tidy up")
 
     assert "opened the conversation 'talk-1', but its history is empty. `kasmon new`" in why
 
 
-async def test_a_history_without_our_last_prompt_is_told(stage: OddSession) -> None:
+async def test_a_history_without_the_last_prompt_is_reported(stage: OddSession) -> None:
     async with stage.agent("remembers_others", resume="talk-1", remembers="tidy up", generation=2) as heard:
         assert "same id, and its own history has 1 parts" == heard.session.proof
         assert ["warning"] == [notice.level for notice in only(heard, NoticeRaised)]
 
 
-async def test_a_history_that_comes_late_is_still_history(stage: OddSession) -> None:
+async def test_a_late_history_is_still_history(stage: OddSession) -> None:
     """gemini answers `session/load` before it has replayed."""
     async with stage.agent("replays_late", resume="talk-1", remembers="tidy up", generation=2) as heard:
         assert "same id, and its own history contains our last prompt" == heard.session.proof
@@ -193,7 +195,7 @@ async def test_a_history_that_comes_late_is_still_history(stage: OddSession) -> 
         assert [] == only(heard, ToolStarted)
 
 
-async def test_without_a_history_its_own_list_is_asked(stage: OddSession) -> None:
+async def test_without_a_history_the_conversation_list_is_read(stage: OddSession) -> None:
     async with stage.agent("resumes_only", resume="talk-1", remembers="tidy up", generation=2) as heard:
         assert "same id, which is in its own list of conversations" == heard.session.proof
 
@@ -205,11 +207,11 @@ async def test_without_a_history_its_own_list_is_asked(stage: OddSession) -> Non
         ("plain", "cannot resume an earlier conversation"),
     ],
 )
-async def test_a_conversation_that_cannot_go_on_says_why(name: str, why: str, tmp_path: Path) -> None:
+async def test_a_conversation_that_cannot_be_resumed_gives_the_reason(name: str, why: str, tmp_path: Path) -> None:
     assert why in await why_not(name, tmp_path, resume="talk-1")
 
 
-async def test_the_history_from_before_the_session_is_imported_without_its_times(
+async def test_the_history_of_a_conversation_from_before_the_session_is_imported_without_its_times(
     stage: OddSession,
 ) -> None:
     async with stage.agent("lists", resume="talk-1") as heard:
@@ -237,7 +239,7 @@ async def test_of_a_very_long_history_the_last_entries_are_imported(stage: OddSe
 # Conversations that are copied
 
 
-async def test_a_copy_of_a_conversation_has_its_own_id_and_its_history_is_not_told_again(
+async def test_a_copy_of_a_conversation_has_its_own_id_and_its_history_is_not_repeated(
     stage: OddSession,
 ) -> None:
     async with stage.agent("forks", fork=ConversationFork(conversation="talk-1")) as heard:
@@ -256,14 +258,14 @@ async def test_a_copy_of_a_conversation_has_its_own_id_and_its_history_is_not_to
         ("refuses_to_fork", "did not copy the conversation 'talk-1': Internal error: disk full"),
     ],
 )
-async def test_a_conversation_that_cannot_be_copied_says_why(name: str, why: str, tmp_path: Path) -> None:
+async def test_a_conversation_that_cannot_be_copied_gives_the_reason(name: str, why: str, tmp_path: Path) -> None:
     assert why in await why_not(name, tmp_path, fork=ConversationFork(conversation="talk-1"))
 
 
 # Surroundings
 
 
-async def test_its_environment_is_ours_to_choose(stage: OddSession, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_is_set_by_kasmon(stage: OddSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-another-agent")
     monkeypatch.setenv("SOME_VARIABLE", "of-this-shell")
     await asyncio.to_thread(give, ODD_KEY="given")
@@ -276,7 +278,7 @@ async def test_its_environment_is_ours_to_choose(stage: OddSession, monkeypatch:
     assert {"ANTHROPIC_API_KEY", "SOME_VARIABLE", "GEMINI_CLI_NO_RELAUNCH"}.isdisjoint(seen)
 
 
-async def test_a_process_of_its_own_is_led_by_it(stage: OddSession) -> None:
+async def test_the_agent_leads_its_own_process_group(stage: OddSession) -> None:
     async with stage.agent("plain") as heard:
         pid = heard.session.pid
 

@@ -78,7 +78,7 @@ def text(words: str) -> dict[str, Any]:
 # Messages
 
 
-def test_pieces_are_shown_at_once_and_said_at_the_boundary(ear: Ear) -> None:
+def test_chunks_are_shown_at_once_and_logged_at_the_boundary(ear: Ear) -> None:
     assert [Chunk(text="a ")] == ear.chunk("a ")
     assert [Chunk(text="b")] == ear.chunk("b")
 
@@ -110,7 +110,7 @@ def test_a_tool_ends_a_message_and_a_figure_does_not(ear: Ear) -> None:
     assert ["UsageReported", "MessageWritten", "ToolStarted"] == [type(fact).__name__ for fact in ear.facts]
 
 
-def test_what_is_no_text_is_named(ear: Ear) -> None:
+def test_content_that_is_not_text_is_named(ear: Ear) -> None:
     ear.hear("agent_message_chunk", content={"type": "image", "mimeType": "image/png", "data": ""})
     ear.hear("agent_message_chunk", content={"type": "resource_link", "name": "a", "uri": "file:///a"})
 
@@ -126,7 +126,7 @@ def test_blanks_alone_are_no_message(ear: Ear) -> None:
 # Tools
 
 
-def test_a_call_is_told_once_it_runs_with_what_is_known_then(ear: Ear) -> None:
+def test_a_call_is_reported_once_it_runs_with_the_data_known_then(ear: Ear) -> None:
     ear.start(title="bash", kind="execute", status="pending", rawInput={})
     assert [] == ear.facts
     ear.call(status="in_progress", title="ls -l", rawInput={"command": "ls -l"})
@@ -140,14 +140,14 @@ def test_a_call_is_told_once_it_runs_with_what_is_known_then(ear: Ear) -> None:
     ] == ear.facts
 
 
-def test_a_call_that_is_only_ever_updated_is_told(ear: Ear) -> None:
+def test_a_call_that_is_only_updated_is_reported(ear: Ear) -> None:
     """gemini does not begin calls that it asked for."""
     ear.call(status="completed", title="ls", kind="execute", content=[])
 
     assert ["ToolStarted", "ToolFinished"] == [type(fact).__name__ for fact in ear.facts]
 
 
-def test_a_call_whose_input_comes_later_runs_by_then(ear: Ear) -> None:
+def test_a_call_whose_input_comes_later_has_started(ear: Ear) -> None:
     ear.start(kind="read", status="pending")
     ear.call(rawInput={"path": "a"})
 
@@ -164,7 +164,7 @@ def test_a_call_whose_input_comes_later_runs_by_then(ear: Ear) -> None:
         (None, ""),
     ],
 )
-def test_an_output_is_text_or_what_can_be_read_of_it(ear: Ear, raw: object, output: str) -> None:
+def test_an_output_is_text_or_the_readable_part_of_it(ear: Ear, raw: object, output: str) -> None:
     ear.start(status="in_progress")
     ear.call(status="failed", rawOutput=raw)
 
@@ -173,13 +173,13 @@ def test_an_output_is_text_or_what_can_be_read_of_it(ear: Ear, raw: object, outp
     assert (False, output) == (finished.ok, finished.output)
 
 
-def test_a_call_without_an_end_ends_with_the_turn(ear: Ear) -> None:
+def test_an_unfinished_call_ends_with_the_turn(ear: Ear) -> None:
     ear.start(status="in_progress")
 
     assert [ToolFinished(at=AT, call="c", ok=False, output=NO_END)] == ear.ends()
 
 
-def test_an_id_may_be_used_again(ear: Ear) -> None:
+def test_an_id_may_be_reused(ear: Ear) -> None:
     for _ in range(2):
         ear.start(status="in_progress")
         ear.call(status="completed")
@@ -187,7 +187,7 @@ def test_an_id_may_be_used_again(ear: Ear) -> None:
     assert 4 == len(ear.facts)
 
 
-def test_a_file_is_named_as_seen_from_the_project(ear: Ear) -> None:
+def test_a_file_is_named_relative_to_the_project(ear: Ear) -> None:
     ear.start(title="edit", kind="edit", status="in_progress", locations=[{"path": "/project/src/a.py"}])
 
     assert "src/a.py" == ear.facts[0].title  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ def test_gemini_s_calls_name_their_tool() -> None:
 # Plans
 
 
-def test_a_plan_is_told_whole(ear: Ear) -> None:
+def test_a_plan_is_reported_whole(ear: Ear) -> None:
     entries = [
         {"content": "a", "priority": "high", "status": "completed"},
         {"content": "b", "priority": "low", "status": "in_progress"},
@@ -225,7 +225,7 @@ def test_opencode_s_to_do_list_is_a_plan(ear: Ear) -> None:
 # Figures
 
 
-def test_a_context_of_nothing_is_not_told(ear: Ear) -> None:
+def test_an_empty_context_is_not_reported(ear: Ear) -> None:
     """opencode says so after a turn that failed."""
     ear.hear("usage_update", used=500, size=1000, cost={"amount": 0.5, "currency": "USD"})
     ear.hear("usage_update", used=0, size=1000, cost={"amount": 0.5, "currency": "USD"})
@@ -233,7 +233,7 @@ def test_a_context_of_nothing_is_not_told(ear: Ear) -> None:
     assert [UsageReported(at=AT, context=500, limit=1000, cost_usd=0.5)] == ear.facts
 
 
-def test_usage_in_an_answer_is_taken_as_totals(ear: Ear) -> None:
+def test_usage_in_an_answer_is_read_as_totals(ear: Ear) -> None:
     ear.ends({"usage": {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12}})
     ear.ends({"usage": {"inputTokens": 30, "outputTokens": 5, "totalTokens": 35}})
 
@@ -241,7 +241,7 @@ def test_usage_in_an_answer_is_taken_as_totals(ear: Ear) -> None:
 
 
 @pytest.mark.parametrize("told", [[10, 30], [1010, 1030]], ids=["anew", "on"])
-def test_totals_go_on_whether_the_agent_s_own_begin_anew_or_go_on(told: list[int]) -> None:
+def test_totals_continue_whether_the_agents_own_restart_or_not(told: list[int]) -> None:
     ear = Ear(used=ConversationUsage(input=1000, output=1000, cost_usd=1000.0))
     for total in told:
         ear.hear("usage_update", used=5, size=10, cost={"amount": total, "currency": "USD"})
@@ -251,14 +251,14 @@ def test_totals_go_on_whether_the_agent_s_own_begin_anew_or_go_on(told: list[int
     assert [(1010, 1010, 1010.0), (1030, 1030, 1030.0)] == figures[1::2]
 
 
-def test_what_gemini_counts_by_the_turn_is_added_to_what_the_session_had_used() -> None:
+def test_geminis_usage_by_turn_is_added_to_the_sessions_usage() -> None:
     ear = Ear("gemini", used=ConversationUsage(input=1000, output=100))
     ear.ends({"_meta": {"quota": {"token_count": {"input_tokens": 5, "output_tokens": 3}}}})
 
     assert [(1005, 103)] == [(fact.input, fact.output) for fact in ear.facts if isinstance(fact, UsageReported)]
 
 
-def test_opencode_s_usage_adds_up_to_nothing() -> None:
+def test_opencodes_usage_is_not_added_up() -> None:
     assert [] == Ear("opencode").ends({"usage": {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12}})
 
 
@@ -273,7 +273,7 @@ def test_gemini_may_leave_its_quota_out(answer: dict[str, Any]) -> None:
 MODES = {"availableModes": [{"id": "default", "name": "D"}, {"id": "plan", "name": "P"}], "currentModeId": "default"}
 
 
-def test_a_mode_that_changes_is_told_once(ear: Ear) -> None:
+def test_a_changed_mode_is_reported_once(ear: Ear) -> None:
     ear.translation.now_set(parse_offered({"modes": MODES}), AT)
     ear.hear("current_mode_update", currentModeId="plan")
     ear.hear("current_mode_update", currentModeId="plan")
@@ -281,7 +281,7 @@ def test_a_mode_that_changes_is_told_once(ear: Ear) -> None:
     assert [SettingsChanged(at=AT, permission_mode="plan")] == ear.facts
 
 
-def test_gemini_tells_its_mode_in_a_message() -> None:
+def test_gemini_reports_its_mode_in_a_message() -> None:
     ear = Ear("gemini")
     ear.translation.now_set(parse_offered({"modes": MODES}), AT)
     ear.chunk("[MODE_UPDATE] plan")
@@ -294,7 +294,7 @@ def test_gemini_tells_its_mode_in_a_message() -> None:
     ] == ear.facts
 
 
-def test_other_agents_may_say_that(ear: Ear) -> None:
+def test_the_same_text_of_another_agent_is_a_message(ear: Ear) -> None:
     ear.translation.now_set(parse_offered({"modes": MODES}), AT)
     ear.chunk("[MODE_UPDATE] plan")
 
@@ -316,7 +316,7 @@ def test_options_in_groups_are_found() -> None:
 @pytest.mark.parametrize(
     "odd", [{"models": 3}, {"models": {"currentModelId": 4}}, {"modes": []}, {"configOptions": "x"}]
 )
-def test_settings_of_another_shape_are_none(odd: dict[str, Any]) -> None:
+def test_settings_of_another_form_are_ignored(odd: dict[str, Any]) -> None:
     assert AcpSettings() == parse_offered(odd)
 
 
@@ -334,7 +334,7 @@ def test_a_list_of_names_without_end_stays_small() -> None:
 # What is not known
 
 
-def test_a_kind_that_nobody_knows_is_kept_once(ear: Ear) -> None:
+def test_an_unknown_kind_is_logged_once(ear: Ear) -> None:
     ear.hear("hologram", shape="cube")
     ear.hear("hologram", shape="ball")
 
@@ -344,7 +344,7 @@ def test_a_kind_that_nobody_knows_is_kept_once(ear: Ear) -> None:
     assert "cube" in seen.raw
 
 
-def test_invented_names_fill_no_log(ear: Ear) -> None:
+def test_invented_names_do_not_fill_the_log(ear: Ear) -> None:
     for number in range(1000):
         ear.hear(f"hologram-{number}")
 
@@ -352,13 +352,13 @@ def test_invented_names_fill_no_log(ear: Ear) -> None:
 
 
 @pytest.mark.parametrize("params", [None, 3, [], {}, {"update": None}, {"update": {"sessionUpdate": 3}}])
-def test_an_update_of_another_shape_is_kept(ear: Ear, params: object) -> None:
+def test_an_update_of_another_form_is_logged(ear: Ear, params: object) -> None:
     (seen,) = ear.translation.translate(params, AT)
 
     assert isinstance(seen, UnknownMessageSeen)
 
 
-def test_the_agents_commands_are_announced(ear: Ear) -> None:
+def test_the_slash_commands_of_the_agent_are_reported(ear: Ear) -> None:
     command = {"name": "web", "description": "Search the web", "input": {"hint": "query"}}
     ear.hear("available_commands_update", availableCommands=[command, {"name": "help", "description": ""}])
 
@@ -366,7 +366,7 @@ def test_the_agents_commands_are_announced(ear: Ear) -> None:
     assert [CommandsAnnounced(at=AT, slash_commands=expected)] == ear.said
 
 
-def test_titles_are_known_and_told_to_nobody(ear: Ear) -> None:
+def test_titles_are_read_and_not_reported(ear: Ear) -> None:
     ear.hear("session_info_update", title="x")
     ear.chunk("my own prompt", "user_message_chunk")
 
@@ -376,7 +376,7 @@ def test_titles_are_known_and_told_to_nobody(ear: Ear) -> None:
 # History
 
 
-def test_what_is_replayed_is_no_fact_until_the_first_prompt() -> None:
+def test_replayed_messages_are_no_events_until_the_first_prompt() -> None:
     ear = Ear(remembers="tidy up")
     history = ear.translation.replays()
     ear.chunk("tidy", "user_message_chunk", messageId="1")
@@ -391,7 +391,7 @@ def test_what_is_replayed_is_no_fact_until_the_first_prompt() -> None:
     assert [Chunk(text="now")] == ear.chunk("now")
 
 
-def test_a_figure_that_comes_with_a_history_is_a_fact() -> None:
+def test_a_figure_in_a_history_is_an_event() -> None:
     ear = Ear()
     ear.translation.replays()
     ear.hear("usage_update", used=5, size=10)
@@ -408,7 +408,7 @@ def test_a_figure_that_comes_with_a_history_is_a_fact() -> None:
         ("tidy up", "", False),
     ],
 )
-def test_a_prompt_is_found_again_as_it_was(said: str, remembers: str, holds: bool) -> None:
+def test_a_prompt_in_the_history_is_found_as_it_was_sent(said: str, remembers: str, holds: bool) -> None:
     ear = Ear(remembers=remembers)
     history = ear.translation.replays()
     ear.chunk(said, "user_message_chunk")

@@ -93,7 +93,7 @@ class TestClaude(
         return launch(generation=generation, resume=resume)
 
 
-class TestWishes(Opening):
+class TestCommands(Opening):
     async def test_cancelling_denies_and_ends_the_turn(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt("ask git push\nsay after")
@@ -125,7 +125,7 @@ class TestWishes(Opening):
 
             assert "at once" == await heard.until_text()
 
-    async def test_another_model_and_another_mode_are_told_when_they_are_so(self) -> None:
+    async def test_a_changed_model_and_mode_are_reported_once_they_apply(self) -> None:
         async with self.opened_with() as heard:
             await heard.agent.send(Configure(model="opus", permission_mode="acceptEdits"))
             await auntil(lambda: heard.session.permission_mode == "acceptEdits")
@@ -134,14 +134,14 @@ class TestWishes(Opening):
             changes = [fact for fact in heard.facts if isinstance(fact, SettingsChanged)]
             assert 3 == len(changes)
 
-    async def test_a_mode_that_the_agent_does_not_have_is_refused_in_its_words(self) -> None:
+    async def test_an_unknown_mode_is_refused_in_the_agents_words(self) -> None:
         async with self.opened_with() as heard:
             with pytest.raises(RefusedError, match="no such mode"):
                 await heard.agent.send(Configure(permission_mode="nonsense"))
 
             assert "default" == heard.session.permission_mode
 
-    async def test_an_idle_agent_takes_an_interrupt(self) -> None:
+    async def test_an_idle_agent_accepts_an_interrupt(self) -> None:
         async with self.opened_with() as heard:
             await heard.agent.send(Interrupt())
             await heard.prompt("say I am here")
@@ -159,7 +159,7 @@ class TestWishes(Opening):
             assert isinstance(ended, SessionEnded)
             assert (0, "stopped") == (ended.exit_code, ended.why)
 
-    async def test_closing_does_not_wait_for_a_stop_that_is_patient(self) -> None:
+    async def test_closing_does_not_wait_for_a_patient_stop(self) -> None:
         async with self.opened_with("stays") as heard:
             await heard.agent.send(Stop(grace_s=1000.0))
             await heard.agent.aclose()
@@ -167,7 +167,7 @@ class TestWishes(Opening):
 
             assert "SIGKILL" == heard.session.signal
 
-    async def test_what_it_leaves_behind_is_nothing(self) -> None:
+    async def test_no_process_is_left_behind(self) -> None:
         async with self.opened_with() as heard:
             assert heard.session.pid is not None
             process = psutil.Process(heard.session.pid)
@@ -177,7 +177,7 @@ class TestWishes(Opening):
 
 
 class TestOpening(Opening):
-    async def test_it_tells_what_it_offers(self) -> None:
+    async def test_the_agent_reports_its_abilities(self) -> None:
         async with self.opened_with("none", flags=("--model", "sonnet"), bypassing=True) as heard:
             assert ("claude-sonnet-9", ("sonnet", "opus")) == (heard.session.model, heard.session.models)
             assert {"plan", "auto", "bypassPermissions"} <= set(heard.session.permission_modes)
@@ -187,17 +187,17 @@ class TestOpening(Opening):
             assert heard.session.resume_id
             assert "" == heard.session.proof
 
-    async def test_an_empty_conversation_begins_again_under_its_id(self) -> None:
+    async def test_an_empty_conversation_restarts_under_its_id(self) -> None:
         async with self.opened_with(generation=2, resume=BEFORE) as heard:
             assert (BEFORE, "") == (heard.session.resume_id, heard.session.proof)
 
-    async def test_a_conversation_is_the_earlier_one_by_the_last_prompt_in_its_transcript(self, tmp_path: Path) -> None:
+    async def test_a_conversation_is_identified_by_the_last_prompt_in_its_transcript(self, tmp_path: Path) -> None:
         transcript(tmp_path, "first", "the last prompt")
         async with self.opened_with(generation=2, resume=BEFORE, remembers="the last prompt") as heard:
             assert "its transcript ends with the last prompt" in heard.session.proof
             assert not [fact for fact in heard.facts if isinstance(fact, NoticeRaised)]
 
-    async def test_a_conversation_without_the_last_prompt_is_doubted_aloud(self, tmp_path: Path) -> None:
+    async def test_a_conversation_without_the_last_prompt_is_reported_as_uncertain(self, tmp_path: Path) -> None:
         transcript(tmp_path, "first", "another")
         async with self.opened_with(generation=2, resume=BEFORE, remembers="the last prompt") as heard:
             notice = await heard.until_said(NoticeRaised)
@@ -206,7 +206,7 @@ class TestOpening(Opening):
             assert "does not contain the last prompt" in notice.text
             assert "transcript" not in heard.session.proof
 
-    async def test_an_agent_that_chatters_first_is_heard_all_the_same(self) -> None:
+    async def test_output_before_the_introduction_does_not_prevent_the_start(self) -> None:
         async with self.opened_with("chatters") as heard:
             assert isinstance(heard.facts[0], SessionStarted)
             assert ["no message"] == [fact.what for fact in heard.facts if isinstance(fact, UnknownMessageSeen)]
@@ -226,7 +226,9 @@ class TestOpening(Opening):
             ("nobody", {}, r"no login and no key.*/login"),
         ],
     )
-    async def test_an_agent_that_cannot_open_says_why(self, misdeed: str, more: dict[str, Any], words: str) -> None:
+    async def test_an_agent_that_cannot_start_gives_the_reason(
+        self, misdeed: str, more: dict[str, Any], words: str
+    ) -> None:
         with pytest.raises(LaunchError, match=f"(?s){words}"):
             await backend.open(launch(misdeed, **more))
 
@@ -245,7 +247,7 @@ class TestOpening(Opening):
         with pytest.raises(ExtraMissingError, match=r"install --force '\.\[claude\]"):
             await backend.open(launch())
 
-    async def test_an_open_that_is_called_off_leaves_no_process(self) -> None:
+    async def test_a_cancelled_start_leaves_no_process(self) -> None:
         opening = asyncio.create_task(backend.open(launch("silent")))
         await auntil(lambda: [child for child in psutil.Process().children() if str(FAKE) in child.cmdline()])
         opening.cancel()
@@ -253,7 +255,7 @@ class TestOpening(Opening):
 
         assert not [child for child in psutil.Process().children() if str(FAKE) in child.cmdline()]
 
-    async def test_its_last_words_hide_its_key(self) -> None:
+    async def test_its_last_output_hides_the_key(self) -> None:
         with pytest.raises(LaunchError) as raised:
             await backend.open(launch("leaks"))
 
@@ -270,7 +272,7 @@ FORM = {
 
 
 class TestServers(Opening):
-    async def test_what_was_filled_in_reaches_the_server(self) -> None:
+    async def test_the_values_of_the_form_reach_the_server(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt(f"elicit {json.dumps(FORM)}")
             await heard.answer(await heard.until_asked(), Decision.CHOOSE, labels=("blue",))
@@ -298,7 +300,7 @@ class TestServers(Opening):
             assert isinstance(withdrawn, RequestWithdrawn)
             assert request.id == withdrawn.request
 
-    async def test_one_that_nobody_can_be_shown_is_refused_and_the_agent_goes_on(self) -> None:
+    async def test_a_form_that_cannot_be_shown_is_refused_and_the_agent_continues(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt(f"elicit {json.dumps(FORM | {'mode': 'telepathy'})}")
             said = await heard.until_said(MessageWritten)
@@ -308,7 +310,7 @@ class TestServers(Opening):
 
 
 class TestBadInput(Opening):
-    async def test_lines_that_are_no_messages_do_not_end_it(self) -> None:
+    async def test_malformed_lines_do_not_end_the_agent(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt('raw hello\nraw {"type": "assist\nraw {"type": "news"}\nsay I go on')
             await heard.until_said(MessageWritten)
@@ -317,7 +319,7 @@ class TestBadInput(Opening):
             assert ["no message", "news"] == kinds
             assert 1 == sum(isinstance(fact, NoticeRaised) for fact in heard.facts)
 
-    async def test_a_control_message_without_what_it_needs_does_not_end_it(self) -> None:
+    async def test_an_incomplete_control_message_does_not_end_the_agent(self) -> None:
         async with self.opened_with() as heard:
             broken = ['{"type": "control_request"}', '{"type": "control_request", "request_id": "x", "request": {}}']
             broken += ['{"type": "control_response"}', '{"type": "control_cancel_request"}']
@@ -343,7 +345,7 @@ class TestBadInput(Opening):
 
             assert "I go on" == await heard.until_text()
 
-    async def test_half_a_line_at_its_end_harms_nobody(self) -> None:
+    async def test_a_partial_last_line_does_no_harm(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt("say before\nhalf\ncrash 3")
             *before, ended = await heard.until_over()
@@ -353,7 +355,7 @@ class TestBadInput(Opening):
             assert ["before"] == [fact.text for fact in before if isinstance(fact, MessageWritten)]
             assert ["no message"] == [fact.what for fact in before if isinstance(fact, UnknownMessageSeen)]
 
-    async def test_a_flood_waits_until_somebody_reads(self) -> None:
+    async def test_a_flood_waits_for_a_reader(self) -> None:
         agent = await backend.open(launch())
         try:
             await agent.send(Prompt(text="flood 20000"))
@@ -372,7 +374,7 @@ class TestBadInput(Opening):
         finally:
             await agent.aclose()
 
-    async def test_one_that_floods_can_be_closed_though_nobody_hears_it(self) -> None:
+    async def test_a_flooding_agent_can_be_closed_without_a_reader(self) -> None:
         agent = await backend.open(launch())
         await agent.send(Prompt(text="flood 100000000"))
         await auntil(lambda: len(agent._event_queue._waiting) >= FULL, LIMIT_S, "a full outbox")  # type: ignore[attr-defined]
@@ -380,7 +382,7 @@ class TestBadInput(Opening):
 
         assert isinstance([said async for said in agent.events()][-1], SessionEnded)
 
-    async def test_its_end_carries_its_last_words(self) -> None:
+    async def test_the_end_includes_the_last_output(self) -> None:
         async with self.opened_with() as heard:
             await heard.prompt("crash 3")
             ended = (await heard.until_over())[-1]
@@ -397,7 +399,7 @@ def transcript(home: Path, *prompts: str) -> None:
     (folder / f"{BEFORE}.jsonl").write_bytes(b"".join(encoder.encode(line) + b"\n" for line in lines))
 
 
-def test_it_is_found_by_its_name() -> None:
+def test_the_backend_is_found_by_its_name() -> None:
     assert "claude" in names()
     assert backend is load("claude")
 

@@ -61,7 +61,7 @@ def test_an_edit_that_does_not_fit_still_shows_its_two_texts(before: str | None)
 
 
 @pytest.mark.parametrize(("tool", "asked"), [("Bash", {"command": "rm f"}), ("Edit", {}), ("Edit", {"file_path": 7})])
-def test_what_changes_no_file_has_no_diff(tool: str, asked: dict[str, object]) -> None:
+def test_a_tool_that_changes_no_file_has_no_diff(tool: str, asked: dict[str, object]) -> None:
     assert "" == wanted(tool, asked, "text")
 
 

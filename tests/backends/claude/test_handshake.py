@@ -72,7 +72,7 @@ def test_a_profile_without_a_program_is_refused() -> None:
         plan_launch(launch(argv=()))
 
 
-def test_the_agent_gets_its_own_variables_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_agent_gets_its_own_variables_and_not_those_of_other_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "ANTHROPIC_API_KEY",
         "AWS_REGION",
@@ -99,7 +99,7 @@ def test_the_environment_says_what_the_protocol_needs() -> None:
     )
 
 
-def test_an_empty_config_folder_is_none() -> None:
+def test_an_empty_config_folder_is_ignored() -> None:
     """The agent would write its transcripts into the folder that it works in."""
     assert "CLAUDE_CONFIG_DIR" not in environment(launch(), {"CLAUDE_CONFIG_DIR": ""}, "1")
     assert "/c" == environment(launch(), {"CLAUDE_CONFIG_DIR": "/c"}, "1")["CLAUDE_CONFIG_DIR"]
@@ -110,7 +110,7 @@ def test_the_sdk_gets_control_messages_only() -> None:
     assert controlling({"type": "control_request", "request_id": 7, "request": {"subtype": "x"}}) is None
 
 
-def test_the_sdk_answers_nothing_by_itself() -> None:
+def test_the_sdk_sends_no_answer_by_itself() -> None:
     """It would deny a request whose suggestions it cannot read; and it knows a call only by the id that we give it."""
     asks = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "permission_suggestions": [7]}
     given = controlling({"type": "control_request", "request_id": "r1", "request": asks})
@@ -121,7 +121,7 @@ def test_the_sdk_answers_nothing_by_itself() -> None:
 
 
 @pytest.mark.parametrize("version", ["", "2", "2.0", "2.0.0", "2.1.330", "custom build 1", None])
-def test_a_version_that_is_not_known_to_be_too_old_is_accepted(version: str | None) -> None:
+def test_an_unknown_newer_version_is_accepted(version: str | None) -> None:
     check(launch(), plan_launch(launch()), {"claude_code_version": version}, "")
 
 

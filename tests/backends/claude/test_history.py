@@ -44,19 +44,19 @@ RESULT = [{"type": "tool_result", "content": "done"}]
         ([], PromptPresence.WITHOUT_IT),
     ],
 )
-def test_the_last_prompt_tells(tmp_path: Path, entries: list[object], expected: PromptPresence) -> None:
+def test_the_last_prompt_is_read(tmp_path: Path, entries: list[object], expected: PromptPresence) -> None:
     written(tmp_path, *entries)
 
     assert expected is memory(tmp_path, CONVERSATION, "two")
 
 
-def test_a_command_of_the_agents_own_is_a_prompt_as_it_was_written(tmp_path: Path) -> None:
+def test_a_slash_command_is_a_prompt_as_it_was_written(tmp_path: Path) -> None:
     file = written(tmp_path, WAITED, user("<command-name>/usage</command-name>"))
 
     assert ["/cost"] == list(prompts(file))
 
 
-def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
+def test_malformed_lines_are_skipped(tmp_path: Path) -> None:
     file = written(tmp_path, user("one"))
     with file.open("ab") as end:
         end.write(b'{"type":"user", half\n"enqueue"\n\xff"type":"user"\n')
@@ -77,13 +77,13 @@ def figures(cost: float, read: int, conversation: str = CONVERSATION) -> dict[st
     return {"type": "cost-state", "sessionId": conversation, "totalCostUSD": cost, "modelUsage": {"opus": model}}
 
 
-def test_the_figures_that_a_process_goes_on_from_are_the_last_that_one_kept(tmp_path: Path) -> None:
+def test_a_process_continues_from_the_last_logged_figures(tmp_path: Path) -> None:
     written(tmp_path, figures(0.1, 10), user("one"), figures(0.2, 20), user("two"), figures(9.0, 90, "another"))
 
     assert ConversationUsage(input=26, output=7, cost_usd=0.2) == read_usage(tmp_path, CONVERSATION)
 
 
-def test_where_none_were_kept_it_begins_anew(tmp_path: Path) -> None:
+def test_without_logged_figures_the_count_starts_at_zero(tmp_path: Path) -> None:
     assert ConversationUsage() == read_usage(tmp_path, CONVERSATION)
     file = written(tmp_path, user("one"))
     with file.open("ab") as end:
@@ -92,7 +92,7 @@ def test_where_none_were_kept_it_begins_anew(tmp_path: Path) -> None:
     assert ConversationUsage() == read_usage(tmp_path, CONVERSATION)
 
 
-def test_the_conversation_of_a_process_is_what_it_notes_of_itself(tmp_path: Path) -> None:
+def test_the_conversation_of_a_process_is_read_from_its_session_file(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
     (tmp_path / "sessions" / "7.json").write_text('{"pid": 7, "sessionId": "abc"}')
     (tmp_path / "sessions" / "8.json").write_text("half {")

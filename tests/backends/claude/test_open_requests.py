@@ -65,13 +65,13 @@ def test_a_command_is_shown_whole_with_the_agents_reason() -> None:
     ("flag", "words"),
     [("run_in_background", "in the background"), ("dangerouslyDisableSandbox", "OUTSIDE THE SANDBOX")],
 )
-def test_what_changes_the_meaning_of_a_command_stands_before_it(flag: str, words: str) -> None:
+def test_options_that_change_a_command_are_shown_before_it(flag: str, words: str) -> None:
     (request,) = asked("Bash", {"command": "touch x", flag: True})
 
     assert f"{words}: touch x" == request.title
 
 
-def test_a_sub_agent_that_asks_is_told_as_one() -> None:
+def test_a_request_of_a_sub_agent_is_marked() -> None:
     (request,) = asked("Bash", COMMAND, agent_id="a1")
 
     assert request.why.startswith("Requested by a sub-agent")
@@ -113,7 +113,7 @@ def test_each_question_of_a_call_is_a_request_of_its_own() -> None:
     assert colour.id != which.id
 
 
-def test_a_question_without_questions_is_asked_as_a_tool() -> None:
+def test_a_question_call_without_questions_is_a_permission_request() -> None:
     (request,) = asked("AskUserQuestion", {"questions": "none"})
 
     assert RequestKind.PERMISSION is request.kind
@@ -127,14 +127,14 @@ def test_a_question_without_questions_is_asked_as_a_tool() -> None:
         ({"plan": ""}, "", NO_PLAN),
     ],
 )
-def test_a_plan_is_shown_or_it_says_that_there_is_none(given: Table, said: str, shown: str) -> None:
+def test_a_plan_is_shown_or_reported_as_missing(given: Table, said: str, shown: str) -> None:
     (request,) = asked("ExitPlanMode", given, said=said)
 
     assert (RequestKind.PLAN, shown) == (request.kind, request.shown)
     assert Decision.EDIT not in request.choices
 
 
-def test_of_claudes_own_tools_it_is_known_what_an_edited_input_must_have() -> None:
+def test_the_required_input_of_claudes_own_tools_is_known() -> None:
     (bash,), (other,) = asked("Bash", COMMAND), asked("mcp__db__query", {"sql": "select 1", "limit": 5})
 
     assert ("command",) == bash.required
@@ -142,11 +142,11 @@ def test_of_claudes_own_tools_it_is_known_what_an_edited_input_must_have() -> No
     assert ["sql", "limit"] == missing_fields(other, {})
 
 
-def test_allowed_it_does_what_it_asked_for() -> None:
+def test_an_allowed_tool_runs_as_requested() -> None:
     assert AllowResult(COMMAND) == Waiting("Bash", COMMAND).answer(Decision.ALLOW).reply
 
 
-def test_allowed_after_a_change_it_does_what_was_shown_last() -> None:
+def test_an_edited_change_is_applied_as_it_was_last_shown() -> None:
     """Under the same id: the SDK knows that of the first call only."""
     agent, changed = Waiting("Bash", COMMAND), {"command": "touch y"}
     withdrawn, _ = agent.open("Bash", changed)
@@ -155,14 +155,14 @@ def test_allowed_after_a_change_it_does_what_was_shown_last() -> None:
     assert AllowResult(changed) == agent.answer(Decision.ALLOW).reply
 
 
-def test_edited_it_does_what_the_person_wrote() -> None:
+def test_an_edited_tool_runs_as_the_user_wrote_it() -> None:
     reply = Waiting("Bash", COMMAND).answer(Decision.EDIT, input={"command": "touch y"}).reply
 
     assert AllowResult({"command": "touch y"}) == reply
 
 
 @pytest.mark.parametrize("kind", ["Bash", "ExitPlanMode"])
-def test_denied_it_is_told_the_reason(kind: str) -> None:
+def test_a_denied_tool_gets_the_reason(kind: str) -> None:
     assert DenyResult("not now") == Waiting(kind, COMMAND).answer(Decision.DENY, reason="not now").reply
 
 
@@ -206,7 +206,7 @@ def test_a_denied_question_denies_the_call_and_withdraws_the_others() -> None:
         ("use fewer files", DenyResult("use fewer files")),
     ],
 )
-def test_a_plan_is_approved_into_a_mode_or_goes_on_with_feedback(label: str, reply: PermissionReply) -> None:
+def test_a_plan_is_approved_into_a_mode_or_continues_with_feedback(label: str, reply: PermissionReply) -> None:
     waiting = Waiting("ExitPlanMode", {"plan": "# A"})
 
     assert (ACCEPT_EDITS, ASK_EACH, KEEP_PLANNING) == waiting.requests[0].options
@@ -214,7 +214,7 @@ def test_a_plan_is_approved_into_a_mode_or_goes_on_with_feedback(label: str, rep
 
 
 @pytest.mark.parametrize("labels", [(), ("red", "blue")])
-def test_a_question_takes_as_many_answers_as_it_says(labels: tuple[str, ...]) -> None:
+def test_a_question_accepts_the_number_of_answers_that_it_states(labels: tuple[str, ...]) -> None:
     with pytest.raises(UnableError):
         Waiting("AskUserQuestion", QUESTIONS).answer(Decision.CHOOSE, 0, labels=labels)
 
@@ -244,7 +244,7 @@ def test_a_request_is_answered_once() -> None:
 
 
 @pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.CHOOSE, Decision.LATER, Decision.NEVER])
-def test_a_decision_that_is_not_offered_is_refused(decision: Decision) -> None:
+def test_a_decision_that_was_not_offered_is_refused(decision: Decision) -> None:
     with pytest.raises(UnableError):
         Waiting("Bash", COMMAND).answer(decision)
 
@@ -254,7 +254,7 @@ def test_an_edit_without_an_input_is_refused() -> None:
         Waiting("Bash", COMMAND).answer(Decision.EDIT)
 
 
-def test_what_the_agent_withdrew_takes_no_answer() -> None:
+def test_a_request_that_the_agent_withdrew_accepts_no_answer() -> None:
     waiting = Waiting("AskUserQuestion", QUESTIONS)
     withdrawn = waiting.calls.withdraw("call", "it went away", NOW)
 
@@ -266,7 +266,7 @@ def test_what_the_agent_withdrew_takes_no_answer() -> None:
     assert () == waiting.calls.withdraw("call", "again", NOW)
 
 
-def test_what_is_open_can_be_told_again_and_waits_on() -> None:
+def test_an_open_request_can_be_reported_again_and_stays_open() -> None:
     waiting = Waiting("Bash", COMMAND)
     again = waiting.calls.reopen_all(NOW)
 

@@ -39,12 +39,12 @@ NAMES = sorted(file.stem for file in FOLDER.glob("*.jsonl"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_that_the_agent_said_is_foreign(name: str) -> None:
+def test_no_recorded_message_is_unknown(name: str) -> None:
     assert [] == Played().play(name).of(UnknownMessageSeen)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_turn_that_began_is_over_at_the_end(name: str) -> None:
+def test_every_started_turn_has_ended(name: str) -> None:
     played = Played().play(name)
 
     assert not played.session.in_turn
@@ -53,13 +53,13 @@ def test_every_turn_that_began_is_over_at_the_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_fact_can_be_written_down(name: str) -> None:
+def test_every_event_can_be_logged(name: str) -> None:
     facts = Played().play(name).facts
 
     assert facts == [decode(encode(fact)) for fact in facts]
 
 
-def test_a_turn_is_told_from_its_prompt_to_its_end() -> None:
+def test_a_turn_is_reported_from_its_prompt_to_its_end() -> None:
     played = Played().play("turn")
 
     (started,), (ended,) = played.of(TurnStarted), played.of(TurnEnded)
@@ -73,7 +73,7 @@ def test_a_turn_is_told_from_its_prompt_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("missing", ["command_lifecycle", "session_state_changed"])
-def test_an_older_agent_that_tells_less_has_turns_all_the_same(missing: str) -> None:
+def test_an_older_agent_with_fewer_messages_also_has_turns(missing: str) -> None:
     played = Played()
     for to, message in recorded("turn"):
         if to and message["type"] == "user":
@@ -93,7 +93,7 @@ def test_text_and_thinking_are_shown_while_they_are_written() -> None:
     assert "hmm let me" == played.written(thinking=True)
 
 
-def test_a_tool_is_told_with_its_input_and_what_it_gave() -> None:
+def test_a_tool_is_reported_with_its_input_and_result() -> None:
     played = Played().play("turn")
 
     (started,), (finished,) = played.of(ToolStarted), played.of(ToolFinished)
@@ -102,7 +102,7 @@ def test_a_tool_is_told_with_its_input_and_what_it_gave() -> None:
     assert (started.call, True, "(Bash completed with no output)") == (finished.call, finished.ok, finished.output)
 
 
-def test_what_it_asks_comes_after_what_it_said() -> None:
+def test_a_request_comes_after_the_text_before_it() -> None:
     kinds = Played().play("turn").kinds
 
     assert kinds.index("ToolStarted") < kinds.index("RequestOpened") < kinds.index("ToolFinished")
@@ -116,7 +116,7 @@ def test_usage_is_a_total_and_names_the_window() -> None:
     assert last.cost_usd == pytest.approx(0.00908)
 
 
-def test_prompts_that_waited_for_a_text_are_taken_into_one_turn() -> None:
+def test_prompts_that_waited_for_a_text_join_one_turn() -> None:
     """The agent merges what came while it was writing."""
     played = Played().play("merged")
 
@@ -128,7 +128,7 @@ def test_prompts_that_waited_for_a_text_are_taken_into_one_turn() -> None:
     ]
 
 
-def test_a_prompt_goes_into_the_running_turn_at_its_next_tool() -> None:
+def test_a_prompt_joins_the_running_turn_at_its_next_tool() -> None:
     played = Played().play("steered")
 
     turns = [kind for kind in played.kinds if kind.startswith(("Turn", "ToolFinished", "MessageWritten"))]
@@ -136,14 +136,14 @@ def test_a_prompt_goes_into_the_running_turn_at_its_next_tool() -> None:
     assert "four %% say fourth one" == played.of(TurnStarted)[-1].prompt
 
 
-def test_an_interrupted_turn_keeps_what_it_had_said() -> None:
+def test_an_interrupted_turn_keeps_its_text() -> None:
     played = Played().play("interrupted_text")
 
     assert ["interrupted"] == [fact.reason for fact in played.of(TurnEnded)]
     assert ["aa0 aa1 aa2 aa3 "] == [fact.text for fact in played.of(MessageWritten)]
 
 
-def test_an_interrupt_withdraws_what_was_asked() -> None:
+def test_an_interrupt_withdraws_open_requests() -> None:
     played = Played().play("interrupted_permission")
 
     (opened,) = played.of(RequestOpened)
@@ -151,7 +151,7 @@ def test_an_interrupt_withdraws_what_was_asked() -> None:
     assert ["interrupted"] == [fact.reason for fact in played.of(TurnEnded)]
 
 
-def test_what_a_sub_agent_does_stands_within_the_call_that_started_it() -> None:
+def test_work_of_a_sub_agent_is_nested_in_the_call_that_started_it() -> None:
     played = Played().play("subagent")
 
     (agent,) = [fact for fact in played.of(ToolStarted) if fact.tool == "Agent"]
@@ -163,7 +163,7 @@ def test_what_a_sub_agent_does_stands_within_the_call_that_started_it() -> None:
     assert "inner" not in played.written()
 
 
-def test_a_sub_agent_tells_its_state_and_what_it_has_used() -> None:
+def test_a_sub_agent_reports_its_state_and_usage() -> None:
     first, *between, last = Played().play("subagent").of(SubtaskChanged)
 
     assert ("agent", "stub task", "running", True) == (first.job, first.title, first.state, first.in_background)
@@ -188,7 +188,7 @@ def test_the_turn_lasts_as_long_as_its_sub_agents() -> None:
     assert done < next(n for n, fact in enumerate(played.facts) if isinstance(fact, TurnEnded))
 
 
-def test_a_task_that_ends_in_the_background_starts_a_turn_of_the_agents_own() -> None:
+def test_a_background_task_that_ends_starts_a_turn_of_its_own() -> None:
     played = Played().play("background")
 
     assert ["user", "agent"] == [fact.by for fact in played.of(TurnStarted)]
@@ -205,7 +205,7 @@ def test_an_error_is_an_error_though_the_agent_calls_it_success() -> None:
     assert [] == played.of(MessageWritten)
 
 
-def test_a_request_that_is_tried_again_is_a_notice_and_the_agent_works_on() -> None:
+def test_a_retried_request_is_a_notice_and_the_agent_keeps_working() -> None:
     played = Played()
     for to, message in recorded("overloaded"):
         if not to:
@@ -279,7 +279,7 @@ def test_the_same_warning_is_not_given_twice() -> None:
     assert 1 == len(Played().hear(near).hear(near).of(NoticeRaised))
 
 
-def test_an_answer_of_the_provider_lifts_a_limit_of_unknown_length() -> None:
+def test_a_successful_answer_lifts_a_limit_of_unknown_length() -> None:
     refused = {"type": "assistant", "error": "rate_limit", "message": {"content": [{"type": "text", "text": "429"}]}}
     played = Played().hear(refused).hear(refused).hear(said("turn", "assistant"))
 
@@ -302,7 +302,7 @@ def test_the_to_do_list_is_kept_by_its_tasks_or_written_whole() -> None:
     assert (PlanItem(text="a"), PlanItem(text="b")) == plan.items
 
 
-def test_a_changed_file_is_told_as_a_diff() -> None:
+def test_a_changed_file_is_reported_as_a_diff() -> None:
     created, edited, overwritten = [fact.diff for fact in Played().play("edits").of(ToolFinished) if fact.diff]
 
     assert "--- /dev/null\n+++ f.txt\n@@ -0,0 +1,3 @@\n+one\n+two\n+three" == created
@@ -310,7 +310,7 @@ def test_a_changed_file_is_told_as_a_diff() -> None:
     assert "-three\n+3" in overwritten
 
 
-def test_the_commands_of_the_agent_itself_say_what_they_print() -> None:
+def test_the_agents_own_slash_commands_report_their_output() -> None:
     played = Played().play("commands")
 
     assert any(fact.text.startswith("Estimated cost:") for fact in played.of(MessageWritten))
@@ -319,7 +319,7 @@ def test_the_commands_of_the_agent_itself_say_what_they_print() -> None:
     ]
 
 
-def test_a_cleared_conversation_goes_on_under_another_id_and_its_costs_stay() -> None:
+def test_a_cleared_conversation_continues_under_another_id_and_keeps_its_costs() -> None:
     played = Played().play("turn")
     before = played.of(UsageReported)[-1]
     played.translator.settings.conversation = "before"
@@ -345,7 +345,7 @@ def test_a_cleared_conversation_goes_on_under_another_id_and_its_costs_stay() ->
     ],
     ids=["anew", "from a process before the last one", "from the last one"],
 )
-def test_a_resumed_process_adds_to_what_the_session_used(carried: ConversationUsage, before: ConversationUsage) -> None:
+def test_a_resumed_process_adds_to_the_sessions_usage(carried: ConversationUsage, before: ConversationUsage) -> None:
     """The agent's own figures begin wherever the last of its processes ended that ended cleanly."""
     alone = Played().play("turn").of(UsageReported)
     played = Played(used=ConversationUsage(input=4000, output=100, cost_usd=0.5), carried=carried).play("turn")
@@ -358,7 +358,7 @@ def test_a_resumed_process_adds_to_what_the_session_used(carried: ConversationUs
     assert (before.cost_usd or 0.0) + (alone[-1].cost_usd or 0.0) == pytest.approx(last.cost_usd)
 
 
-def test_another_conversation_than_the_one_that_was_wanted_is_told() -> None:
+def test_a_conversation_other_than_the_requested_one_is_reported() -> None:
     played = Played("another").play("turn")
 
     errors = [fact.text for fact in played.of(NoticeRaised) if fact.level == "error"]
@@ -402,7 +402,7 @@ def test_a_request_of_a_sub_agent_outlives_the_turn_in_which_it_was_asked() -> N
     ],
     ids=["words", "half", "list", "bytes", "deep"],
 )
-def test_a_line_that_is_no_message_is_kept_and_told_once(line: bytes) -> None:
+def test_a_malformed_line_is_logged_and_reported_once(line: bytes) -> None:
     played = Played()
     for _ in range(3):
         message = read(line)
@@ -419,7 +419,7 @@ def test_a_line_that_is_no_message_is_kept_and_told_once(line: bytes) -> None:
     assert 1 == len(played.of(TurnEnded))
 
 
-def test_a_blank_line_says_nothing() -> None:
+def test_a_blank_line_is_ignored() -> None:
     assert read(b"") is read(b"  \r") is None
 
 
@@ -433,7 +433,7 @@ def test_a_blank_line_says_nothing() -> None:
         ({"type": "assistant", "message": {"content": [{"type": "hologram", "x": 1}]}}, "assistant/hologram"),
     ],
 )
-def test_what_is_not_known_is_kept_once_for_each_kind(message: dict[str, object], what: str) -> None:
+def test_each_unknown_kind_is_logged_once(message: dict[str, object], what: str) -> None:
     played = Played()
     for _ in range(3):
         played.hear(dict(message))
@@ -453,7 +453,7 @@ def test_a_flood_of_unknown_kinds_is_cut() -> None:
     assert max(map(len, told)) <= 200
 
 
-def test_a_request_that_kasmon_cannot_show_is_told() -> None:
+def test_a_request_that_kasmon_cannot_show_is_reported() -> None:
     played = Played().hear({"type": "control_request", "request_id": "r", "request": {"subtype": "elicitation"}})
 
     (notice,) = played.of(NoticeRaised)
@@ -463,7 +463,7 @@ def test_a_request_that_kasmon_cannot_show_is_told() -> None:
 
 @pytest.mark.parametrize("name", ["turn", "edits", "subagent", "questions", "limits"])
 @pytest.mark.parametrize("broken", [None, 7, "text", [], {}, [None, 3, {"type": None}]], ids=repr)
-def test_no_field_is_taken_for_granted(name: str, broken: object) -> None:
+def test_no_field_is_required(name: str, broken: object) -> None:
     """Every member of every message in turn is something else: what is made of it are facts that a log keeps."""
     for to, message in recorded(name):
         if to:
@@ -490,7 +490,7 @@ ACCOUNT = {
 }
 
 
-def test_what_fills_the_context_is_told_largest_part_first() -> None:
+def test_the_usage_of_the_context_is_reported_largest_part_first() -> None:
     usage = ClaudeUsage(ConversationUsage(), ConversationUsage())
     filled = usage.fill(ACCOUNT, 1.0)
 

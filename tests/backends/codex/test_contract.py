@@ -31,6 +31,6 @@ class TestCodex(BackendContract, StreamingContract, AskingContract, Interrupting
         return msgspec.structs.replace(launch, argv=(self.program,), workdir=str(self.workdir))
 
 
-def test_it_is_found_by_its_name() -> None:
+def test_the_backend_is_found_by_its_name() -> None:
     assert "codex" in names()
     assert isinstance(load("codex"), CodexBackend)

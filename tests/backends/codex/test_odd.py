@@ -81,19 +81,19 @@ def _left(wanted: Launch) -> list[psutil.Process]:
 
 
 class TestOpening:
-    async def test_one_that_never_answers_is_given_up(self, odd: Open) -> None:
+    async def test_an_agent_that_never_answers_is_given_up(self, odd: Open) -> None:
         why = await not_opened(odd("os.write(2, b'loading\\n'); time.sleep(600)", handshake_s=0.5))
 
         assert why.startswith("codex did not open a conversation within 0.5 s: loading. Check the profile's flags")
 
-    async def test_one_that_answers_half_the_way_is_given_up(self, odd: Open) -> None:
+    async def test_an_agent_that_stops_answering_halfway_is_given_up(self, odd: Open) -> None:
         why = await not_opened(
             odd("serve(until='thread/start', thread__start=lambda _: time.sleep(600))", handshake_s=0.5)
         )
 
         assert "did not open a conversation within 0.5 s" in why
 
-    async def test_one_that_dies_in_it_says_its_last_words(self, odd: Open) -> None:
+    async def test_an_agent_that_dies_while_starting_reports_its_last_output(self, odd: Open) -> None:
         trace = "Error: no home\nin `x`\n\nStack backtrace:\n  0: <unknown>\n"
         why = await not_opened(odd(f"serve(until='initialize'); os.write(2, {trace.encode()!r}); os._exit(3)"))
 
@@ -101,12 +101,12 @@ class TestOpening:
         assert why.startswith(said)
         assert "unknown" not in why
 
-    async def test_one_that_has_no_app_server_is_told_from_one_with_a_wrong_setting(self, odd: Open) -> None:
+    async def test_a_missing_app_server_is_distinguished_from_a_wrong_setting(self, odd: Open) -> None:
         code = "os.write(2, b\"error: unrecognized subcommand 'app-server'\"); os._exit(2)"
 
         assert "kasmon requires a codex with `codex app-server`. The program was '/" in await not_opened(odd(code))
 
-    async def test_a_setting_that_it_does_not_know_is_no_matter_of_its_version(self, odd: Open) -> None:
+    async def test_an_unknown_setting_is_not_reported_as_a_version_problem(self, odd: Open) -> None:
         why = await not_opened(odd("serve(thread__start=refuse('Invalid request: unknown variant `x`'))"))
 
         assert "unknown variant `x`. Check the profile's flags" in why
@@ -125,29 +125,29 @@ class TestOpening:
             ("serve(account__read=lambda _: {'account': None, 'requiresOpenaiAuth': True})", "codex is not logged in"),
         ],
     )
-    async def test_one_that_refuses_is_quoted_with_what_to_do(self, odd: Open, code: str, why: str) -> None:
+    async def test_a_refused_start_is_quoted_with_what_to_do(self, odd: Open, code: str, why: str) -> None:
         said = await not_opened(odd(code))
 
         assert why in said
         assert [fix for fix in ("npm install", "codex login", "the profile's flags") if fix in said]
 
-    async def test_an_older_one_that_cannot_say_who_is_logged_in_is_taken(self, odd: Open) -> None:
+    async def test_an_older_agent_that_cannot_report_its_login_is_accepted(self, odd: Open) -> None:
         async with opened(odd("serve(account__read=refuse('unknown variant'))")) as heard:
             assert heard.session.exists
 
-    async def test_another_conversation_than_that_of_before_is_refused(self, odd: Open) -> None:
+    async def test_a_conversation_other_than_the_earlier_one_is_refused(self, odd: Open) -> None:
         said = await not_opened(odd("serve(thread__resume=lambda _: OPENED)", resume="mine", remembers="x"))
 
         assert "opened the conversation '01a20000" in said
         assert "instead of 'mine'" in said
 
-    async def test_a_conversation_without_a_readable_history_is_known_by_its_id_alone(self, odd: Open) -> None:
+    async def test_a_conversation_without_a_readable_history_is_identified_by_its_id_alone(self, odd: Open) -> None:
         code = "serve(thread__turns__list=refuse('no'))"
         async with opened(odd(code, resume="mine", remembers="x", generation=2)) as heard:
             assert ("mine", "codex reported the same id") == (heard.session.resume_id, heard.session.proof)
             assert "does not contain our last prompt" in of(heard, NoticeRaised)[0].text
 
-    async def test_a_prompt_that_the_log_cut_is_recognised(self, odd: Open) -> None:
+    async def test_a_prompt_that_the_log_cut_is_recognized(self, odd: Open) -> None:
         """The log keeps the beginning of a long one."""
         code = """
 item = {"type": "userMessage", "content": [{"type": "text", "text": "x" * 50_000}]}
@@ -167,7 +167,7 @@ serve(thread__turns__list=turns)
         async with opened(odd(code, resume="mine", remembers="x", generation=2)) as heard:
             assert "its history ends with our last prompt" in heard.session.proof
 
-    async def test_what_it_said_before_stands_behind_its_beginning(self, odd: Open) -> None:
+    async def test_a_notice_before_the_introduction_comes_after_it(self, odd: Open) -> None:
         code = "serve(until='initialize'); notify('warning', message='early'); serve()"
         async with opened(odd(code)) as heard:
             await heard.until_said(NoticeRaised)
@@ -175,18 +175,18 @@ serve(thread__turns__list=turns)
             assert isinstance(heard.facts[0], SessionStarted)
             assert sorted(fact.at for fact in heard.facts) == [fact.at for fact in heard.facts]
 
-    async def test_no_program_is_named(self, tmp_path: Path) -> None:
+    async def test_a_missing_program_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(AgentNotFoundError, match="'codex' is not on PATH"):
             await backend.open(launch(argv=("codex",), workdir=str(tmp_path)))
         with pytest.raises(LaunchError, match="its profile has no program"):
             await backend.open(launch())
 
-    async def test_no_folder_is_named(self, odd: Open) -> None:
+    async def test_a_missing_folder_is_named(self, odd: Open) -> None:
         wanted = odd("serve()")
         with pytest.raises(LaunchError, match="there is no folder '/nowhere'"):
             await backend.open(launch(argv=wanted.argv, workdir="/nowhere"))
 
-    async def test_a_start_that_is_broken_off_leaves_nothing(self, odd: Open) -> None:
+    async def test_a_cancelled_start_leaves_no_process(self, odd: Open) -> None:
         wanted = odd("time.sleep(600)")
         opening = asyncio.ensure_future(backend.open(wanted))
         await auntil(lambda: _left(wanted))
@@ -196,8 +196,8 @@ serve(thread__turns__list=turns)
         await auntil(lambda: not _left(wanted), what="its end")
 
 
-class TestSurroundings:
-    async def test_it_has_its_own_variables_and_no_other_agents(
+class TestEnvironment:
+    async def test_the_agent_has_its_own_variables_and_no_others(
         self, odd: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("OPENAI_API_KEY", "CODEX_HOME", "ANTHROPIC_API_KEY", "CODEX_THREAD_ID", "CODEX_SANDBOX"):
@@ -220,7 +220,9 @@ class TestSurroundings:
             assert "wrong key" in said
             assert SECRET not in said
 
-    async def test_a_key_is_in_no_fact_about_unknown_things(self, odd: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_key_is_in_no_event_about_unknown_messages(
+        self, odd: Open, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", SECRET)
         key = "os.environ['OPENAI_API_KEY']"
         code = f"""
@@ -237,7 +239,9 @@ os._exit(1)
         assert 2 == len(of(heard, UnknownMessageSeen))
         assert SECRET not in repr(facts)
 
-    async def test_nothing_stays_of_secrets_that_begin_alike(self, odd: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_no_part_of_a_secret_that_shares_a_beginning_with_another_is_left(
+        self, odd: Open, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", SECRET[:14])
         monkeypatch.setenv("CODEX_API_KEY", SECRET)
         code = """
@@ -253,7 +257,7 @@ serve()
 
 
 class TestLines:
-    async def test_what_is_no_message_is_told_once_and_passed_over(self, odd: Open) -> None:
+    async def test_a_malformed_message_is_reported_once_and_skipped(self, odd: Open) -> None:
         code = r"""
 serve(until="model/list")
 for line in ("Hello!", "{\"method\": ", "[1, 2]", "null", "3", "{}", '{"id": true, "method": "x"}', "\x1b[2J", ""):
@@ -272,7 +276,7 @@ serve()
                 (f.what, f.raw) for f in of(heard, UnknownMessageSeen)
             ]
 
-    async def test_a_long_line_is_read_whole_and_one_that_is_too_long_is_passed_over(self, odd: Open) -> None:
+    async def test_a_long_line_is_read_whole_and_an_oversized_one_is_skipped(self, odd: Open) -> None:
         code = """
 serve(until="model/list")
 notify("item/completed", item={"type": "agentMessage", "id": "m", "text": "x" * 10_000_000})
@@ -288,14 +292,14 @@ serve()
             assert [10_000_000, 5] == [len(said.text) for said in of(heard, MessageWritten)]
             assert 1 == len(of(heard, NoticeRaised))
 
-    async def test_half_a_line_at_its_end_harms_nobody(self, odd: Open) -> None:
+    async def test_a_partial_last_line_does_no_harm(self, odd: Open) -> None:
         async with opened(odd("serve(until='model/list'); os.write(1, b'{\"meth'); os._exit(0)")) as heard:
             facts = await heard.until_over()
 
             assert isinstance(facts[-1], SessionEnded)
             assert 0 == facts[-1].exit_code
 
-    async def test_an_answer_that_nobody_waits_for_is_passed_over(self, odd: Open) -> None:
+    async def test_an_answer_without_a_waiting_call_is_skipped(self, odd: Open) -> None:
         code = """
 serve(until="model/list")
 for call in (99, "x", None, 1.5):
@@ -307,7 +311,7 @@ serve()
         async with opened(odd(code)) as heard:
             assert "after" == await heard.until_text()
 
-    async def test_a_flood_waits_until_somebody_reads(self, odd: Open) -> None:
+    async def test_a_flood_waits_for_a_reader(self, odd: Open) -> None:
         code = """
 serve(until="model/list")
 for n in range(20_000):
@@ -330,7 +334,7 @@ serve()
         assert len(agent._event_queue._waiting) < FULL + 10
         await agent.aclose()
 
-    async def test_one_that_nobody_heard_can_be_closed(self, odd: Open) -> None:
+    async def test_an_agent_without_a_reader_can_be_closed(self, odd: Open) -> None:
         code = "serve(until='model/list')\nwhile True: notify('item/agentMessage/delta', itemId='m', delta='x')"
         wanted = odd(code)
         agent = await backend.open(wanted)
@@ -347,7 +351,7 @@ class TestCalls:
         "method",
         ["item/tool/call", "applyPatchApproval", "execCommandApproval", "attestation/generate", "something/new"],
     )
-    async def test_a_call_that_nobody_can_answer_gets_an_error(self, odd: Open, tmp_path: Path, method: str) -> None:
+    async def test_an_unsupported_call_is_answered_with_an_error(self, odd: Open, tmp_path: Path, method: str) -> None:
         """Never left hanging, and never accepted."""
         code = f"""
 serve(until="model/list")
@@ -364,7 +368,7 @@ serve()
             assert [method] == [foreign.what for foreign in of(heard, UnknownMessageSeen)]
             assert [] == of(heard, RequestOpened)
 
-    async def test_the_time_is_told(self, odd: Open, tmp_path: Path) -> None:
+    async def test_a_call_for_the_time_is_answered(self, odd: Open, tmp_path: Path) -> None:
         code = f"""
 serve(until="model/list")
 say(id=7, method="currentTime/read", params={{"threadId": THREAD}})
@@ -378,7 +382,7 @@ serve()
 
             assert abs(answer["result"]["currentTimeAt"] - time.time()) < 60
 
-    async def test_a_denial_goes_out_though_its_reason_does_not(self, odd: Open, tmp_path: Path) -> None:
+    async def test_a_denial_is_sent_although_its_reason_fails(self, odd: Open, tmp_path: Path) -> None:
         code = f"""
 serve(until="turn/start")
 begin_turn(); ask()
@@ -401,8 +405,8 @@ serve()
             ]
 
 
-class TestWishes:
-    async def test_a_prompt_that_cannot_go_into_the_turn_is_refused(self, odd: Open) -> None:
+class TestCommands:
+    async def test_a_prompt_that_cannot_join_the_turn_is_refused(self, odd: Open) -> None:
         code = "serve(until='turn/start'); begin_turn(); serve(turn__steer=refuse('cannot steer a review turn'))"
         async with opened(odd(code)) as heard:
             await heard.prompt("review")
@@ -412,7 +416,7 @@ class TestWishes:
             ):
                 await heard.prompt("hurry")
 
-    async def test_one_that_comes_as_the_turn_ends_begins_the_next(self, odd: Open) -> None:
+    async def test_a_prompt_at_the_end_of_a_turn_starts_the_next_one(self, odd: Open) -> None:
         code = """
 def over(_):
     end_turn()
@@ -429,7 +433,7 @@ notify("turn/started", turn={"id": "t2"}); serve()
 
             assert ["one", "two"] == [turn.prompt for turn in of(heard, TurnStarted)]
 
-    async def test_a_prompt_that_codex_does_not_take_begins_no_turn(self, odd: Open) -> None:
+    async def test_a_prompt_that_codex_refuses_starts_no_turn(self, odd: Open) -> None:
         """The next turn is another's."""
         code = "serve(until='turn/start', turn__start=refuse('it is too long.')); begin_turn(); serve()"
         async with opened(odd(code)) as heard:
@@ -439,7 +443,7 @@ notify("turn/started", turn={"id": "t2"}); serve()
 
             assert [("", "agent")] == [(turn.prompt, turn.by) for turn in of(heard, TurnStarted)]
 
-    async def test_a_prompt_may_hold_what_no_file_can(self, odd: Open, tmp_path: Path) -> None:
+    async def test_a_prompt_may_contain_bytes_that_no_file_can(self, odd: Open, tmp_path: Path) -> None:
         code = f"open({str(tmp_path / 'said')!r}, 'w').write(json.dumps(serve(until='turn/start'))); serve()"
         async with opened(odd(code)) as heard:
             await heard.prompt("half \ud800 a pair\0")
@@ -447,13 +451,13 @@ notify("turn/started", turn={"id": "t2"}); serve()
 
             assert "half ? a pair\0" == json.loads((tmp_path / "said").read_text())["input"][0]["text"]
 
-    async def test_a_wish_that_codex_does_not_read_can_be_given_up(self, odd: Open) -> None:
+    async def test_a_command_that_codex_does_not_read_can_be_cancelled(self, odd: Open) -> None:
         async with opened(odd("serve(until='model/list'); time.sleep(600)")) as heard:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await heard.agent.send(Prompt(text="x" * 1_000_000))
 
-    async def test_a_wish_ends_with_codex(self, odd: Open) -> None:
+    async def test_a_command_ends_when_codex_ends(self, odd: Open) -> None:
         async with opened(odd("serve(until='turn/start', turn__start=lambda _: os._exit(4))")) as heard:
             with pytest.raises(SessionEndedError):
                 await heard.prompt("go")
@@ -475,7 +479,7 @@ end_turn("interrupted"); serve()
             calls = json.loads((tmp_path / "calls").read_text())
             assert {"t1", "s1"} == {call["turnId"] for call in calls}
 
-    async def test_a_command_that_cannot_be_ended_is_told(self, odd: Open) -> None:
+    async def test_a_command_that_cannot_be_ended_is_reported(self, odd: Open) -> None:
         code = """
 serve(until="turn/start"); begin_turn()
 notify("item/started", item={"type": "commandExecution", "id": "c", "command": "make", "processId": "7"})
@@ -512,21 +516,21 @@ serve()
 
 
 class TestEnds:
-    async def test_one_that_closes_its_output_is_ended(self, odd: Open) -> None:
+    async def test_an_agent_that_closes_its_output_is_ended(self, odd: Open) -> None:
         async with opened(odd("serve(until='model/list'); os.close(1); time.sleep(600)")) as heard:
             facts = await heard.until_over()
 
             assert isinstance(facts[-1], SessionEnded)
             assert "it closed its output, and was ended" == facts[-1].why
 
-    async def test_its_last_words_come_with_its_end(self, odd: Open) -> None:
+    async def test_the_last_output_comes_with_the_end(self, odd: Open) -> None:
         async with opened(odd("serve(until='model/list'); os.write(2, b'panic\\n'); os._exit(101)")) as heard:
             facts = await heard.until_over()
 
             assert isinstance(facts[-1], SessionEnded)
             assert (101, "panic", "") == (facts[-1].exit_code, facts[-1].last_words, facts[-1].why)
 
-    async def test_what_it_said_before_its_end_is_not_lost(self, odd: Open) -> None:
+    async def test_output_before_the_end_is_not_lost(self, odd: Open) -> None:
         code = """
 serve(until="model/list")
 notify("item/completed", item={"type": "agentMessage", "id": "m", "text": "last"})

@@ -50,7 +50,7 @@ class TestFlags:
             (("--no-alt-screen", "--no-daemon"), {}),
         ],
     )
-    def test_some_become_settings_of_the_thread(self, flags: tuple[str, ...], thread: dict[str, str]) -> None:
+    def test_some_flags_become_settings_of_the_thread(self, flags: tuple[str, ...], thread: dict[str, str]) -> None:
         assert ((), thread) == (parse_flags(flags).arguments, parse_flags(flags).thread)
 
     @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ class TestFlags:
             (("--add-dir", "/a b", "--add-dir=/ü"), ("-c", 'sandbox_workspace_write.writable_roots=["/a b", "/ü"]')),
         ],
     )
-    def test_some_go_to_the_app_server(self, flags: tuple[str, ...], arguments: tuple[str, ...]) -> None:
+    def test_some_flags_go_to_the_app_server(self, flags: tuple[str, ...], arguments: tuple[str, ...]) -> None:
         assert (arguments, {}) == (parse_flags(flags).arguments, parse_flags(flags).thread)
 
     def test_bypassing_is_no_approvals_or_sandbox_and_the_launchs_model_counts_without_a_flag(self) -> None:
@@ -84,28 +84,28 @@ class TestFlags:
             (("--strict-config=yes",), "--strict-config"),
         ],
     )
-    def test_one_that_cannot_be_carried_is_refused_by_name(self, flags: tuple[str, ...], named: str) -> None:
+    def test_a_flag_that_is_not_supported_is_refused_by_name(self, flags: tuple[str, ...], named: str) -> None:
         with pytest.raises(LaunchError, match=f"with '{named}': its app-server") as caught:
             parse_flags(flags)
         assert "secret" not in str(caught.value)
 
-    def test_one_without_its_value_is_refused(self) -> None:
+    def test_a_flag_without_its_value_is_refused(self) -> None:
         with pytest.raises(LaunchError, match="'--model' requires a value"):
             parse_flags(("--model",))
 
 
 class TestProgram:
-    def test_a_program_that_is_not_there_is_named(self) -> None:
+    def test_a_missing_program_is_named(self) -> None:
         with pytest.raises(AgentNotFoundError, match="'codex-that-is-not' is not on PATH"):
             find_program("codex", "codex-that-is-not", {"PATH": "/usr/bin"})
 
-    def test_it_is_looked_for_where_the_agent_will_look(self, tmp_path: Path) -> None:
+    def test_the_program_is_searched_on_the_agents_path(self, tmp_path: Path) -> None:
         _executable(tmp_path / "codex")
 
         assert str(tmp_path / "codex") == find_program("codex", "codex", {"PATH": str(tmp_path)})
 
     @pytest.mark.parametrize("nested", [False, True], ids=["beside", "inside"])
-    def test_npms_script_is_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nested: bool) -> None:
+    def test_the_npm_script_is_skipped(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, nested: bool) -> None:
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
         monkeypatch.setattr(system, "HERE", Linux())
         package = tmp_path / "@openai" / "codex"
@@ -118,7 +118,7 @@ class TestProgram:
         native = beside / "codex-linux-x64" / "vendor" / "some-triple" / "bin" / "codex"
         assert str(native) == find_program("codex", str(tmp_path / "codex"), {})
 
-    def test_a_script_alone_is_run_as_it_is(self, tmp_path: Path) -> None:
+    def test_a_script_without_a_package_is_run_as_it_is(self, tmp_path: Path) -> None:
         _executable(tmp_path / "codex.js")
 
         assert str(tmp_path / "codex.js") == find_program("codex", str(tmp_path / "codex.js"), {})
@@ -127,7 +127,7 @@ class TestProgram:
 class TestDiff:
     @pytest.mark.parametrize("before", ["", "a\n", "a", "a\nb\n", "a\nb", "\n", "a\n\n"])
     @pytest.mark.parametrize("kind", ["add", "delete"])
-    def test_a_file_that_comes_or_goes_is_a_whole_hunk(self, tmp_path: Path, kind: str, before: str) -> None:
+    def test_an_added_or_removed_file_is_one_hunk(self, tmp_path: Path, kind: str, before: str) -> None:
         """Git takes it for what it is."""
         subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
         if kind == "delete":
@@ -175,7 +175,7 @@ class TestCommand:
             ("bash -lc 'unfinished", "bash -lc 'unfinished"),
         ],
     )
-    def test_only_a_shells_own_wrapping_is_taken_off(self, command: str, script: str) -> None:
+    def test_only_a_shells_own_wrapping_is_removed(self, command: str, script: str) -> None:
         assert script == items.script(command)
 
 
@@ -191,7 +191,7 @@ class TestSettings:
         assert "plan" == settings(update).permission_mode
         assert "granular" == settings({"approvalPolicy": {"granular": {}}}).permission_mode
 
-    def test_only_what_is_wanted_changes(self) -> None:
+    def test_only_changed_settings_are_sent(self) -> None:
         assert {} == change(self.ASKING, None, None)
         assert {"model": "n"} == change(self.ASKING, "n", None)
         assert {"approvalPolicy": "never"} == change(self.ASKING, None, "never")
@@ -279,7 +279,7 @@ class TestAnswers:
 
         assert [allow, deny, cancel] == results
 
-    def test_a_reason_goes_with_a_denial_only(self, asking: Asking) -> None:
+    def test_a_reason_is_sent_with_a_denial_only(self, asking: Asking) -> None:
         (first,) = asking.opened(1, COMMAND, {"command": "ls"})
         (second,) = asking.opened(2, COMMAND, {"command": "ls"})
 
@@ -301,7 +301,7 @@ class TestAnswers:
         assert (request,) == asking.requests.waiting()
 
     @pytest.mark.parametrize("decision", [Decision.ALWAYS, Decision.EDIT, Decision.CHOOSE])
-    def test_a_decision_that_codex_cannot_be_told_is_refused(self, asking: Asking, decision: Decision) -> None:
+    def test_a_decision_that_codex_does_not_support_is_refused(self, asking: Asking, decision: Decision) -> None:
         (request,) = asking.opened(1, COMMAND, {"command": "ls"})
         with pytest.raises(UnableError):
             asking.answer(request, decision)
@@ -321,7 +321,7 @@ class TestAnswers:
             (QUESTIONS, {"questions": []}),
         ],
     )
-    def test_a_call_that_nobody_here_knows_opens_nothing(self, asking: Asking, method: str, params: Any) -> None:
+    def test_an_unknown_call_opens_no_request(self, asking: Asking, method: str, params: Any) -> None:
         assert () == asking.opened(1, method, params)
         assert () == asking.requests.waiting()
 
@@ -364,7 +364,7 @@ class TestShown:
         ],
         ids=["deleted", "moved", "and more"],
     )
-    def test_only_an_edit_of_one_file_is_known_by_its_path(self, asking: Asking, change: Any, params: Any) -> None:
+    def test_only_an_edit_of_one_file_is_identified_by_its_path(self, asking: Asking, change: Any, params: Any) -> None:
         """So that a rule for edits of a file allows nothing else."""
         (edit,) = asking.opened(1, FILES, {}, CHANGE)
         (more,) = asking.opened(2, FILES, params, change)
@@ -407,7 +407,7 @@ class TestForms:
             1, ELICITATION, {"mode": "form", "serverName": "demo", "message": "Fill in", "requestedSchema": schema}
         )
 
-    def test_words_for_people_become_values(self, asking: Asking, fields: tuple[Request, ...]) -> None:
+    def test_text_values_become_typed_values(self, asking: Asking, fields: tuple[Request, ...]) -> None:
         labels = (("Red", "Blue"), ("2.5",), ("Large",), ("Red",))
         outcomes = [
             asking.answer(field, Decision.CHOOSE, labels=chosen) for field, chosen in zip(fields, labels, strict=True)
@@ -457,7 +457,7 @@ def _executable(path: Path) -> None:
         ("stream disconnected", ""),
     ],
 )
-def test_a_variable_that_a_provider_misses_is_named_with_the_way_to_give_it(said: str, fix: str) -> None:
+def test_a_missing_variable_of_a_provider_is_named_with_how_to_set_it(said: str, fix: str) -> None:
     told = failure({"message": said})
 
     assert told.startswith(said)

@@ -70,7 +70,7 @@ async def turns(heard: Listener, count: int) -> None:
     await auntil(lambda: sum(isinstance(fact, TurnEnded) for fact in heard.facts) >= count, LIMIT_S, "the turns")
 
 
-async def test_a_turn_goes_over_the_socket(tmp_path: Path) -> None:
+async def test_a_turn_is_sent_over_the_socket(tmp_path: Path) -> None:
     async with opened(listening(tmp_path)) as heard:
         await heard.agent.send(Prompt(text="hello"))
         await turns(heard, 1)
@@ -89,7 +89,7 @@ async def test_its_own_screen_is_offered_unless_it_would_lack_permission_flags(
         assert [abilities] == [fact.abilities for fact in heard.facts if isinstance(fact, SessionStarted)]
 
 
-async def test_what_another_client_prompts_is_a_turn_of_the_session(tmp_path: Path) -> None:
+async def test_a_prompt_of_another_client_is_a_turn_of_the_session(tmp_path: Path) -> None:
     wanted = listening(tmp_path)
     async with opened(wanted) as heard:
         other = await WebSocketChannel.connect(await asyncio.to_thread(socket_of, wanted))
@@ -115,7 +115,9 @@ async def test_its_end_leaves_no_process_and_no_socket(tmp_path: Path) -> None:
     assert [] == await asyncio.to_thread(left, path)
 
 
-async def test_one_that_ignores_a_socket_is_used_by_its_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_does_not_answer_at_the_socket_is_used_over_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shared_server, "LISTEN_S", 0.5)
     wanted = listening(tmp_path, MUTE + FAKE)
     async with asyncio.timeout(LIMIT_S), opened(wanted) as heard:
@@ -130,7 +132,7 @@ async def test_it_ends_though_its_turn_cannot_be_interrupted(tmp_path: Path) -> 
         await heard.until_said(SessionEnded)
 
 
-async def test_one_that_is_killed_ends_the_session(tmp_path: Path) -> None:
+async def test_a_killed_agent_ends_the_session(tmp_path: Path) -> None:
     async with opened(listening(tmp_path)) as heard:
         pid = next(fact.pid for fact in heard.facts if isinstance(fact, SessionStarted)) or 0
         os.kill(pid, signal.SIGKILL)
@@ -193,7 +195,7 @@ class TestWebSocket:
             yield path, heard
             await done.wait()
 
-    async def test_messages_come_whole_however_they_are_framed(self, tmp_path: Path) -> None:
+    async def test_messages_arrive_whole_in_any_framing(self, tmp_path: Path) -> None:
         long = b"y" * 70_000
         pieces = (frame(b"one"), frame(b"tw", final=False), frame(b"o", kind=0), frame(long)[:50], frame(long)[50:])
         async with self.served(tmp_path, *pieces, frame(b"", kind=8)) as (path, _):
@@ -211,7 +213,7 @@ class TestWebSocket:
             await channel.aclose()
 
     @pytest.mark.parametrize("size", [5, 200, 70_000])
-    async def test_what_is_written_arrives(self, tmp_path: Path, size: int) -> None:
+    async def test_written_messages_arrive(self, tmp_path: Path, size: int) -> None:
         async with self.served(tmp_path) as (path, heard):
             channel = await WebSocketChannel.connect(path)
             await channel.write(b"z" * size)

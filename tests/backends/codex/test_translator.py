@@ -75,7 +75,7 @@ class TestWork:
         assert "I begindone" == "".join(chunk.text for chunk in chunks if not chunk.thinking)
         assert "hmm" == "".join(chunk.text for chunk in chunks if chunk.thinking)
 
-    def test_what_is_asked_for_begins_when_it_is_allowed(self) -> None:
+    def test_a_tool_that_needs_permission_starts_when_it_is_allowed(self) -> None:
         kinds = [kind for kind in Replay.of("work").kinds if kind.startswith(("Tool", "Request"))]
 
         assert ["RequestOpened", "ToolStarted", "ToolFinished"] * 3 == kinds
@@ -92,7 +92,7 @@ class TestWork:
         assert "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,1 @@\n+one\n" == added.diff
         assert "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n" == edited.diff
 
-    def test_a_request_shows_all_of_it_and_is_sealed(self) -> None:
+    def test_a_request_shows_all_of_its_text_and_is_sealed(self) -> None:
         command, made, changed = [opened.request for opened in Replay.of("work").of_kind(RequestOpened)]
 
         assert ("echo made", "echo made", {"command": "echo made"}) == (command.shown, command.title, command.input)
@@ -109,14 +109,14 @@ class TestWork:
         assert (4, 258400) == (len(usage), usage[-1].limit)
         assert usage[-1].context < usage[-1].input
 
-    def test_tokens_are_told_when_they_change(self, replay: Replay) -> None:
+    def test_tokens_are_reported_when_they_change(self, replay: Replay) -> None:
         for _ in range(2):
             usage = {"total": {"inputTokens": 1, "outputTokens": 1}, "last": {"inputTokens": 1, "outputTokens": 1}}
             hear(replay, "thread/tokenUsage/updated", tokenUsage=usage)
 
         assert 1 == len(replay.of_kind(UsageReported))
 
-    def test_a_resumed_process_adds_to_what_the_session_used(self) -> None:
+    def test_a_resumed_process_adds_to_the_sessions_usage(self) -> None:
         """Codex counts on in the main thread; what sub-agents had used in the process before only the log knows."""
         replay = Replay(used=ConversationUsage(input=150, output=15))
         replay.begin({"thread": {"id": MAIN}})
@@ -131,7 +131,7 @@ class TestWork:
         told = [(report.input, report.output) for report in replay.of_kind(UsageReported)]
         assert [(150, 15), (180, 18), (220, 22)] == told
 
-    def test_what_only_codex_knows_of_before_counts_too(self) -> None:
+    def test_usage_that_only_codex_knows_of_is_counted_too(self) -> None:
         """A conversation that began in a terminal."""
         replay = Replay()
         replay.begin({"thread": {"id": MAIN}})
@@ -143,7 +143,7 @@ class TestWork:
 
         assert [(130, 13)] == [(report.input, report.output) for report in replay.of_kind(UsageReported)]
 
-    def test_nothing_in_the_recordings_is_unknown(self) -> None:
+    def test_no_message_in_the_recordings_is_unknown(self) -> None:
         for name in (
             "work",
             "denied",
@@ -172,21 +172,21 @@ class TestPrompts:
         assert [] == self.said_back(replay, "next")
         assert ["", "next"] == [turn.prompt for turn in replay.of_kind(TurnStarted)]
 
-    def test_what_was_said_into_it_is_told_when_codex_takes_it_in(self, replay: Replay) -> None:
+    def test_a_steered_prompt_is_reported_when_codex_accepts_it(self, replay: Replay) -> None:
         replay.talk.given.expect_in_turn(Prompt(text="hurry", by="peer"))
         assert 1 == len(replay.of_kind(TurnStarted))
 
         assert ["hurry (peer)"] == self.said_back(replay, "hurry\n")
         assert [] == self.said_back(replay, "hurry")
 
-    def test_the_same_words_twice_are_two_prompts(self, replay: Replay) -> None:
+    def test_the_same_text_twice_is_two_prompts(self, replay: Replay) -> None:
         replay.talk.given.expect(Prompt(text="go on"))
         hear(replay, "turn/started", turn={"id": "t2"})
         replay.talk.given.expect_in_turn(Prompt(text="go on"))
 
         assert ([], ["go on (user)"], []) == tuple(self.said_back(replay, "go on") for _ in range(3))
 
-    def test_what_began_no_turn_of_its_own_was_taken_into_the_running_one(self, replay: Replay) -> None:
+    def test_a_prompt_that_started_no_turn_joined_the_running_one(self, replay: Replay) -> None:
         """Codex takes a second `turn/start` as if it were steered."""
         replay.talk.given.expect(Prompt(text="one"))
         replay.talk.given.expect(Prompt(text="two"))
@@ -196,13 +196,13 @@ class TestPrompts:
         hear(replay, "turn/started", turn={"id": "t3"})
         assert "agent" == replay.of_kind(TurnStarted)[-1].by
 
-    def test_what_nobody_here_said_and_what_sub_agents_are_told_is_no_prompt(self, replay: Replay) -> None:
+    def test_messages_of_sub_agents_and_of_codex_itself_are_no_prompts(self, replay: Replay) -> None:
         replay.talk.given.expect_in_turn(Prompt(text="hurry"))
 
         assert [] == self.said_back(replay, "I declined that: use pnpm")
         assert [] == self.said_back(replay, "hurry", SUB)
 
-    def test_what_an_interrupted_turn_had_not_taken_in_is_gone_and_told(self, replay: Replay) -> None:
+    def test_prompts_that_an_interrupted_turn_had_not_accepted_are_dropped_and_reported(self, replay: Replay) -> None:
         """Codex puts it into no history."""
         for words in ("one", "\ntwo", "three"):
             replay.talk.given.expect_in_turn(Prompt(text=words))
@@ -214,7 +214,7 @@ class TestPrompts:
         hear(replay, "turn/started", turn={"id": "t2"})
         assert ([], []) == tuple(self.said_back(replay, words) for words in ("next", "two"))
 
-    def test_what_codex_did_not_take_is_forgotten(self, replay: Replay) -> None:
+    def test_a_prompt_that_codex_refused_is_forgotten(self, replay: Replay) -> None:
         replay.talk.given.expect_in_turn(Prompt(text="hurry"))
         replay.talk.given.forget(Prompt(text="hurry"))
 
@@ -222,55 +222,55 @@ class TestPrompts:
 
 
 class TestEndings:
-    def test_what_is_declined_never_began(self) -> None:
+    def test_a_declined_call_never_started(self) -> None:
         replay = Replay.of("denied")
 
         assert [] == replay.of_kind(ToolStarted)
         assert [{"decision": "decline"}, {"decision": "decline"}, {"decision": "cancel"}] == replay.answers
         assert ["interrupted"] == [turn.reason for turn in replay.of_kind(TurnEnded)]
 
-    def test_an_interrupt_withdraws_what_was_asked_once(self) -> None:
+    def test_an_interrupt_withdraws_open_requests_once(self) -> None:
         replay = Replay.of("interrupted")
         (opened,) = replay.of_kind(RequestOpened)
 
         assert [opened.request.id] == [withdrawn.request for withdrawn in replay.of_kind(RequestWithdrawn)]
         assert ["interrupted", "interrupted"] == [turn.reason for turn in replay.of_kind(TurnEnded)]
 
-    def test_what_was_written_before_an_interrupt_is_kept(self) -> None:
+    def test_text_before_an_interrupt_is_kept(self) -> None:
         replay = Replay.of("interrupted")
         written = "".join(chunk.text for chunk in replay.of_kind(Chunk))
 
         assert [written] == [said.text for said in replay.of_kind(MessageWritten)]
         assert written.startswith("w0 ")
 
-    def test_what_was_written_before_a_steered_prompt_is_kept(self) -> None:
+    def test_text_before_a_steered_prompt_is_kept(self) -> None:
         messages = [said.text for said in Replay.of("steered").of_kind(MessageWritten)]
 
         assert messages[0].startswith("w0 ")
         assert "this" == messages[-1]
 
-    def test_a_steered_prompt_stands_where_codex_took_it_in(self) -> None:
+    def test_a_steered_prompt_is_placed_where_codex_accepted_it(self) -> None:
         replay = Replay.of("steered")
         kinds = [kind for kind in replay.kinds if kind in ("TurnStarted", "MessageWritten", "TurnEnded")]
 
         assert ["TurnStarted", "MessageWritten", "TurnStarted", "MessageWritten", "TurnEnded"] == kinds
         assert ["go %% slow 20 w", "no, this %% say this"] == [turn.prompt for turn in replay.of_kind(TurnStarted)]
 
-    def test_a_message_that_had_no_words_yet_is_none(self, replay: Replay) -> None:
+    def test_a_message_without_text_is_left_out(self, replay: Replay) -> None:
         item(replay, "started", type="agentMessage", id="m")
         hear(replay, "item/agentMessage/delta", itemId="m", delta=" \n")
         hear(replay, "turn/completed", turn={"id": "t1", "status": "interrupted"})
 
         assert [] == replay.of_kind(MessageWritten)
 
-    def test_a_tool_that_an_interrupt_left_without_a_result_is_over(self, replay: Replay) -> None:
+    def test_a_tool_that_an_interrupt_left_without_a_result_has_ended(self, replay: Replay) -> None:
         item(replay, "started", type="mcpToolCall", id="m", server="s", tool="t", arguments={})
         hear(replay, "turn/completed", turn={"id": "t1", "status": "interrupted"})
         item(replay, "completed", type="mcpToolCall", id="m", server="s", tool="t", status="failed")
 
         assert [(False, "interrupted")] == [(tool.ok, tool.output) for tool in replay.of_kind(ToolFinished)]
 
-    def test_a_command_may_outlive_its_turn(self, replay: Replay) -> None:
+    def test_a_command_may_continue_after_its_turn(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="serve", processId="7")
         hear(replay, "turn/completed", turn={"id": "t1", "status": "completed"})
         assert [] == replay.of_kind(ToolFinished)
@@ -278,7 +278,7 @@ class TestEndings:
         item(replay, "completed", type="commandExecution", id="c", command="serve", exitCode=0)
         assert [True] == [tool.ok for tool in replay.of_kind(ToolFinished)]
 
-    def test_a_turn_that_nobody_here_began_is_codexs_own(self, replay: Replay) -> None:
+    def test_a_turn_that_codex_started_is_marked_as_its_own(self, replay: Replay) -> None:
         assert [("", "agent")] == [(turn.prompt, turn.by) for turn in replay.of_kind(TurnStarted)]
 
     def test_a_turn_that_begins_ends_the_one_before(self, replay: Replay) -> None:
@@ -298,51 +298,51 @@ class TestEndings:
 class TestForeground:
     """What an interrupt has to end itself: commands that codex waits for, and no others."""
 
-    def test_it_is_the_command_that_runs(self, replay: Replay) -> None:
+    def test_the_running_command_is_the_foreground(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", processId="7")
 
         assert {"c": MAIN} == replay.talk.tracker.foreground()
 
     @pytest.mark.parametrize("kind", ["agentMessage", "reasoning"])
-    def test_once_codex_says_more_it_runs_in_the_background(self, replay: Replay, kind: str) -> None:
+    def test_once_codex_continues_the_command_runs_in_the_background(self, replay: Replay, kind: str) -> None:
         item(replay, "started", type="commandExecution", id="c", command="serve", processId="7")
         item(replay, "started", type=kind, id="m")
 
         assert {} == replay.talk.tracker.foreground()
 
-    def test_so_it_does_once_codex_types_into_it(self, replay: Replay) -> None:
+    def test_a_command_that_codex_types_into_runs_in_the_background(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="serve", processId="7")
         hear(replay, "item/commandExecution/terminalInteraction", itemId="c", stdin="")
 
         assert {} == replay.talk.tracker.foreground()
 
-    def test_commands_side_by_side_are_all_waited_for(self, replay: Replay) -> None:
+    def test_parallel_commands_are_all_in_the_foreground(self, replay: Replay) -> None:
         for call in ("c", "d"):
             item(replay, "started", type="commandExecution", id=call, command="make", processId=call)
         item(replay, "completed", type="commandExecution", id="c", command="make", exitCode=0)
 
         assert {"d": MAIN} == replay.talk.tracker.foreground()
 
-    def test_one_that_is_asked_for_does_not_run(self, replay: Replay) -> None:
+    def test_a_command_that_needs_permission_does_not_run_yet(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", source="agent", processId=None)
 
         assert {} == replay.talk.tracker.foreground()
 
-    def test_one_that_writes_runs_though_nobody_said_that_it_began(self, replay: Replay) -> None:
+    def test_a_command_with_output_runs_without_a_start_message(self, replay: Replay) -> None:
         """An older way to run commands gives them no process id."""
         item(replay, "started", type="commandExecution", id="c", command="make", source="agent", processId=None)
         hear(replay, "item/commandExecution/outputDelta", itemId="c", delta="x")
 
         assert [("c", "make")] == [(tool.call, tool.title) for tool in replay.of_kind(ToolStarted)]
 
-    def test_one_that_codex_never_finished_is_given_up(self, replay: Replay) -> None:
+    def test_a_command_that_codex_never_finished_is_given_up(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="c", command="make", processId="7")
 
         assert [("c", False)] == [(tool.call, tool.ok) for tool in replay.talk.tracker.give_up("c", 1.0)]  # type: ignore[union-attr]
         assert [] == item(replay, "completed", type="commandExecution", id="c", command="make")
 
 
-class TestAsking:
+class TestRequests:
     def test_questions_of_one_call_come_together_and_are_answered_together(self) -> None:
         replay = Replay.of("questions")
         colour, size = [opened.request for opened in replay.of_kind(RequestOpened)]
@@ -362,7 +362,7 @@ class TestAsking:
         assert "to keep it" == command.why
         assert {"command", "additionalPermissions"} == command.input.keys()
 
-    def test_a_servers_tool_is_asked_for_and_then_its_form(self) -> None:
+    def test_a_servers_tool_is_requested_and_then_its_form(self) -> None:
         replay = Replay.of("server")
         tool, *fields = [opened.request for opened in replay.of_kind(RequestOpened)]
 
@@ -375,7 +375,7 @@ class TestAsking:
         (done,) = replay.of_kind(ToolFinished)
         assert "blue" in done.output
 
-    def test_a_plan_waits_for_a_person_once_its_turn_is_over(self) -> None:
+    def test_a_plan_waits_for_the_user_once_its_turn_is_over(self) -> None:
         replay = Replay.of("plan")
         (opened,) = replay.of_kind(RequestOpened)
 
@@ -401,13 +401,13 @@ class TestAsking:
             replay.of_kind(RequestOpened),
         )
 
-    def test_the_end_of_a_turn_withdraws_what_it_asked(self, replay: Replay) -> None:
+    def test_the_end_of_a_turn_withdraws_its_requests(self, replay: Replay) -> None:
         ask(replay, 5)
         said = hear(replay, "turn/completed", turn={"id": "t1", "status": "completed"})
 
         assert ["RequestWithdrawn", "TurnEnded"] == [type(fact).__name__ for fact in said]
 
-    def test_what_was_allowed_begins_when_codex_knows(self, replay: Replay) -> None:
+    def test_an_allowed_call_starts_when_codex_is_notified(self, replay: Replay) -> None:
         item(replay, "started", type="commandExecution", id="i1", command="ls", source="agent", processId=None)
         ask(replay, 5)
         replay.answer(5, {"decision": "accept"})
@@ -417,7 +417,7 @@ class TestAsking:
         assert ["ToolStarted"] == [type(fact).__name__ for fact in said]
         assert {"i1": MAIN} == replay.talk.tracker.foreground()
 
-    def test_a_diff_that_changes_is_asked_anew_under_the_same_id(self, replay: Replay) -> None:
+    def test_a_changed_diff_makes_a_new_request_under_the_same_id(self, replay: Replay) -> None:
         change = {"path": "/work/project/a", "kind": {"type": "add"}, "diff": "one\n"}
         item(replay, "started", type="fileChange", id="f", changes=[change])
         replay.hear("item/fileChange/requestApproval", {"threadId": MAIN, "itemId": "f", "reason": "r"}, 0)
@@ -428,13 +428,13 @@ class TestAsking:
         assert ("+one" in before.shown, "+two" in after.shown, "r") == (True, True, after.why)
         assert before.digest != after.digest
 
-    def test_what_codex_closes_itself_is_withdrawn(self, replay: Replay) -> None:
+    def test_a_request_that_codex_closes_is_withdrawn(self, replay: Replay) -> None:
         ask(replay, 5)
         hear(replay, "serverRequest/resolved", requestId=5)
 
         assert 1 == len(replay.of_kind(RequestWithdrawn))
 
-    def test_what_waits_in_a_thread_that_is_idle_is_withdrawn(self, replay: Replay) -> None:
+    def test_an_open_request_of_an_idle_thread_is_withdrawn(self, replay: Replay) -> None:
         ask(replay, 5)
         hear(replay, "thread/status/changed", status={"type": "active", "activeFlags": ["waitingOnApproval"]})
         assert [] == replay.of_kind(RequestWithdrawn)
@@ -444,7 +444,7 @@ class TestAsking:
 
 
 class TestSubAgents:
-    def test_what_they_say_and_do_is_within_their_call(self) -> None:
+    def test_messages_and_work_of_sub_agents_are_nested_in_their_call(self) -> None:
         replay = Replay.of("agents")
         (agent,) = [tool for tool in replay.of_kind(ToolStarted) if tool.tool == "agent"]
 
@@ -454,10 +454,10 @@ class TestSubAgents:
         assert 1 == len(replay.of_kind(TurnStarted)) == len(replay.of_kind(TurnEnded))
         assert [True] == [tool.ok for tool in replay.of_kind(ToolFinished) if tool.call == agent.call]
 
-    def test_their_words_are_not_shown_as_they_are_written(self, replay: Replay) -> None:
+    def test_text_of_sub_agents_is_not_streamed(self, replay: Replay) -> None:
         assert [] == hear(replay, "item/agentMessage/delta", SUB, itemId="m", delta="x")
 
-    def test_what_they_ask_is_asked_again_after_the_turn_of_the_main_one(self, replay: Replay) -> None:
+    def test_a_request_of_a_sub_agent_is_repeated_after_the_turn_of_the_main_agent(self, replay: Replay) -> None:
         """The end of a turn voids every request of a session; theirs still waits."""
         hear(replay, "turn/started", SUB, turn={"id": "s1"})
         (before,) = ask(replay, 3, SUB)
@@ -466,7 +466,7 @@ class TestSubAgents:
         assert [TurnEnded, RequestOpened] == [type(fact) for fact in said]
         assert before.request == said[1].request
 
-    def test_what_they_ask_is_withdrawn_when_their_turn_ends(self, replay: Replay) -> None:
+    def test_requests_of_a_sub_agent_are_withdrawn_when_its_turn_ends(self, replay: Replay) -> None:
         hear(replay, "turn/started", SUB, turn={"id": "s1"})
         ask(replay, 3, SUB)
 
@@ -474,12 +474,12 @@ class TestSubAgents:
             type(fact) for fact in hear(replay, "turn/completed", SUB, turn={"id": "s1", "status": "interrupted"})
         ]
 
-    def test_their_turns_are_known_so_that_they_can_be_interrupted(self, replay: Replay) -> None:
+    def test_turns_of_sub_agents_are_known_so_that_they_can_be_interrupted(self, replay: Replay) -> None:
         hear(replay, "turn/started", SUB, turn={"id": "s1"})
 
         assert {MAIN: "t1", SUB: "s1"} == replay.talk.turns
 
-    def test_their_tokens_count_and_fill_their_own_window(self, replay: Replay) -> None:
+    def test_tokens_of_sub_agents_count_and_fill_their_own_window(self, replay: Replay) -> None:
         for thread, read in ((MAIN, 100), (SUB, 10)):
             usage = {"total": {"inputTokens": read, "outputTokens": 1}, "last": {"totalTokens": read}}
             hear(replay, "thread/tokenUsage/updated", thread, tokenUsage=usage)
@@ -492,7 +492,7 @@ class TestSubAgents:
 
 
 class TestFailures:
-    def test_a_retry_is_a_notice_and_a_failed_turn_says_why(self) -> None:
+    def test_a_retry_is_a_notice_and_a_failed_turn_has_a_reason(self) -> None:
         replay = Replay.of("failures")
         dropped, bad, many, key = replay.of_kind(TurnEnded)
 
@@ -536,7 +536,7 @@ class TestFailures:
             for event in replay.of_kind(LimitsReported)
         ]
 
-    def test_codex_says_itself_that_a_limit_is_reached_and_over(self, replay: Replay) -> None:
+    def test_codex_reports_a_reached_limit_and_its_end(self, replay: Replay) -> None:
         for reached, used in (("rate_limit_reached", 100), ("rate_limit_reached", 100), (None, 3)):
             window = {"usedPercent": used, "resetsAt": 5000}
             hear(replay, "account/rateLimits/updated", rateLimits={"primary": window, "rateLimitReachedType": reached})
@@ -551,7 +551,7 @@ class TestFailures:
 
         assert [] == replay.of_kind(LimitLifted)
 
-    def test_a_turn_that_goes_well_lifts_the_limit(self, replay: Replay) -> None:
+    def test_a_successful_turn_lifts_the_limit(self, replay: Replay) -> None:
         hear(replay, "account/rateLimits/updated", rateLimits={"rateLimitReachedType": "rate_limit_reached"})
         said = hear(replay, "turn/completed", turn={"id": "t1", "status": "completed"})
 
@@ -565,7 +565,7 @@ class TestFailures:
 
         assert 2 == len(replay.of_kind(LimitReached))
 
-    def test_an_error_that_ends_a_turn_is_told_with_its_end(self, replay: Replay) -> None:
+    def test_an_error_that_ends_a_turn_is_reported_with_its_end(self, replay: Replay) -> None:
         hear(replay, "error", error={"message": "over"}, willRetry=False)
         assert [] == replay.of_kind(NoticeRaised)
 
@@ -573,7 +573,7 @@ class TestFailures:
         hear(replay, "error", error={"message": "beside"}, willRetry=False)
         assert ["beside"] == [notice.text for notice in replay.of_kind(NoticeRaised)]
 
-    def test_what_was_half_written_is_not_said_when_it_is_written_again(self, replay: Replay) -> None:
+    def test_partial_text_is_not_repeated_when_it_is_sent_again(self, replay: Replay) -> None:
         item(replay, "started", type="agentMessage", id="m")
         hear(replay, "item/agentMessage/delta", itemId="m", delta="half")
         hear(replay, "error", error={"message": "Reconnecting... 1/5"}, willRetry=True)
@@ -581,7 +581,7 @@ class TestFailures:
 
         assert [] == replay.of_kind(MessageWritten)
 
-    def test_the_same_retry_is_told_once_a_turn(self, replay: Replay) -> None:
+    def test_the_same_retry_is_reported_once_a_turn(self, replay: Replay) -> None:
         for _ in range(3):
             hear(replay, "error", error={"message": "Reconnecting... waiting for network"}, willRetry=True)
         assert 1 == len(replay.of_kind(NoticeRaised))
@@ -600,7 +600,7 @@ class TestTheRest:
         items = (PlanItem(text="a", state="done"), PlanItem(text="b", state="doing"), PlanItem(text="c", state="open"))
         assert [items] == [plan.items for plan in replay.of_kind(PlanUpdated)]
 
-    def test_settings_are_told_when_they_change(self, replay: Replay) -> None:
+    def test_settings_are_reported_when_they_change(self, replay: Replay) -> None:
         for model in ("gpt-5.5", "gpt-6", "gpt-6"):
             hear(replay, "thread/settings/updated", threadSettings={"model": model, "approvalPolicy": "never"})
 
@@ -621,7 +621,7 @@ class TestTheRest:
             "The MCP server 'demo' did not start: gone",
         ] == [notice.text for notice in replay.of_kind(NoticeRaised)]
 
-    def test_an_unknown_message_is_kept_once(self, replay: Replay) -> None:
+    def test_an_unknown_message_is_logged_once(self, replay: Replay) -> None:
         for number in range(3):
             hear(replay, "thread/danced", number=number)
         item(replay, "started", type="dance", id="d")
@@ -638,11 +638,11 @@ class TestTheRest:
         assert 4000 == max(len(foreign.raw) for foreign in replay.of_kind(UnknownMessageSeen))
 
     @pytest.mark.parametrize("method", sorted([*QUIET, *(f"{area}x" for area in QUIET_AREAS)]))
-    def test_what_says_nothing_is_passed_over(self, replay: Replay, method: str) -> None:
+    def test_an_empty_message_is_skipped(self, replay: Replay, method: str) -> None:
         assert [] == hear(replay, method)
 
     @pytest.mark.parametrize("params", [{}, {"item": 3}, {"turn": "x"}, {"item": {"type": []}}, {"plan": [1, {}]}])
-    def test_messages_of_another_shape_harm_nobody(self, replay: Replay, params: dict[str, Any]) -> None:
+    def test_messages_of_another_form_do_no_harm(self, replay: Replay, params: dict[str, Any]) -> None:
         for method in replay.talk._handlers:
             replay.hear(method, params)
             replay.hear(method, {"threadId": 7, **params})

@@ -22,14 +22,14 @@ def launch(sandbox: str | None, handshake_s: float | None = None) -> Launch:
 
 
 @pytest.mark.parametrize("sandbox", [None, "jail", "e2b"])
-def test_it_may_take_what_is_usual_for_it(sandbox: str | None) -> None:
+def test_the_default_time_limit_is_the_usual_start_time(sandbox: str | None) -> None:
     assert HANDSHAKE_S == limit_s(launch(sandbox))
 
 
-def test_in_a_virtual_machine_it_may_take_longer() -> None:
+def test_in_a_virtual_machine_the_time_limit_is_longer() -> None:
     assert HANDSHAKE_S + EMULATED_S == limit_s(launch("microvm"))
 
 
 @pytest.mark.parametrize("sandbox", [None, "microvm"])
-def test_what_a_person_set_counts_in_every_sandbox(sandbox: str | None) -> None:
+def test_a_limit_that_the_user_set_applies_in_every_sandbox(sandbox: str | None) -> None:
     assert 3.0 == limit_s(launch(sandbox, 3.0))

@@ -37,15 +37,15 @@ def program(folder: Path, script: str, name: str = "codex") -> str:
         ("", "'codex' does not report its version; kasmon was tested with 0.171.0. `npm install"),
     ],
 )
-def test_advice_names_the_version_found_the_one_known_and_the_fix(version: str, words: str) -> None:
+def test_advice_names_the_installed_version_the_supported_one_and_the_fix(version: str, words: str) -> None:
     assert advice("codex", version).startswith(words)
 
 
-def test_of_an_agent_that_kasmon_does_not_know_it_can_only_tell_the_version() -> None:
+def test_for_an_unknown_agent_only_the_version_is_reported() -> None:
     assert ("This is gander 1.9.2.", "") == (advice("gander", "1.9.2"), advice("gander", ""))
 
 
-def test_the_versions_that_are_called_tried_are_those_that_tests_drive() -> None:
+def test_the_versions_reported_as_tested_are_those_that_tests_use() -> None:
     pins = json.loads(PINS.read_text())["dependencies"]
     tried = {package: find(package.rpartition("/")[2]).tried for package in pins}
 
@@ -63,16 +63,16 @@ def test_the_versions_that_are_called_tried_are_those_that_tests_drive() -> None
         ("printf '\\033]0;x\\007 1.2'", ""),
     ],
 )
-async def test_a_program_is_asked_what_it_is(tmp_path: Path, script: str, version: str) -> None:
+async def test_the_version_comes_from_the_program_itself(tmp_path: Path, script: str, version: str) -> None:
     assert version == await find_version((program(tmp_path, script), "--flag"), str(tmp_path), PATH)
 
 
-async def test_one_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_program_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     assert "" == await find_version((program(tmp_path, "sleep 60 & wait"),), str(tmp_path), PATH, 0.1)
     assert "" == await find_version((str(tmp_path / "none"),), str(tmp_path), {})
 
 
-def test_one_that_hangs_ends_with_whoever_asked_also_where_that_is_killed(tmp_path: Path) -> None:
+def test_a_program_that_hangs_ends_with_its_caller_also_if_that_is_killed(tmp_path: Path) -> None:
     script = program(tmp_path, f"sleep 600 & echo $$ $! > {tmp_path}/pids; wait")
     asks = (
         f"from kasmon.backends.common.agent_version import answer; answer(['{script}', '--version'], '/', {{}}, 600.0)"
@@ -87,7 +87,7 @@ def test_one_that_hangs_ends_with_whoever_asked_also_where_that_is_killed(tmp_pa
     until(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids), what="the end of all it started")
 
 
-async def test_behind_a_runner_it_is_the_agent_that_is_asked(tmp_path: Path) -> None:
+async def test_behind_a_runner_the_agents_version_is_read(tmp_path: Path) -> None:
     argv = (program(tmp_path, 'echo "$1" 0.3.9', "npx"), "@google/gemini-cli", "--acp")
 
     error = await explain_unfit(UnfitAgentError("it is odd.", hint="Sorry."), "acp", argv, str(tmp_path), {})
@@ -104,6 +104,6 @@ def test_a_version_whose_screens_are_unknown_is_refused_in_a_terminal(tmp_path: 
 
 
 @pytest.mark.parametrize("script", ["echo 1.18.33", "exit 1", "echo no version"])
-def test_a_known_version_or_none_is_not_refused(tmp_path: Path, script: str) -> None:
+def test_a_tested_version_or_none_is_not_refused(tmp_path: Path, script: str) -> None:
     refuse_in_terminal((program(tmp_path, script, "opencode"),), "opencode")
     refuse_in_terminal((program(tmp_path, "echo 99.0.0", "gander"),), "gander")

@@ -102,7 +102,7 @@ class TestLines:
         async with started("print('x' * 10_000_000); print('after')") as child:
             assert [10_000_000, 5] == [len(line) for line in await heard(child)]
 
-    async def test_of_a_line_that_is_too_long_the_beginning_comes_and_then_the_next_line(self) -> None:
+    async def test_an_oversized_line_returns_its_beginning_and_then_the_next_line(self) -> None:
         code = "import os\nfor _ in range(100): os.write(1, b'x' * 1_000_000)\nos.write(1, b'\\nafter\\n')"
         async with started(code) as child:
             long, after = await heard(child)
@@ -110,12 +110,12 @@ class TestLines:
             assert LINE_BYTES < 100_000_000
             assert (b"x" * KEPT_BYTES, b"after") == (long, after)
 
-    async def test_a_line_that_is_too_long_and_never_ends_comes_as_its_beginning(self) -> None:
+    async def test_an_endless_line_returns_its_beginning(self) -> None:
         code = "import os\nfor _ in range(70): os.write(1, b'x' * 1_000_000)"
         async with started(code) as child:
             assert [KEPT_BYTES] == [len(line) for line in await heard(child)]
 
-    async def test_what_nobody_reads_waits_in_the_process(self) -> None:
+    async def test_unread_output_stays_in_the_process(self) -> None:
         """A flood costs the host no memory, and does not keep the process from being ended."""
         code = """
 import os, time
@@ -140,14 +140,14 @@ while True:
             assert written < 1_000_000
             assert "SIGTERM" == child.signal
 
-    async def test_what_it_said_before_it_died_is_heard(self) -> None:
+    async def test_output_before_a_kill_is_read(self) -> None:
         code = (
             "import os, signal\nos.write(1, b'x' * 9_999 + b'\\n' + b'last\\n')\nos.kill(os.getpid(), signal.SIGKILL)"
         )
         async with started(code) as child:
             assert b"last" == (await heard(child))[-1]
 
-    async def test_they_end_with_the_process_though_somebody_else_holds_its_pipes(
+    async def test_the_lines_end_with_the_process_though_another_process_holds_its_pipes(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A daemon that left the family keeps its stdout open for ever."""
@@ -160,7 +160,9 @@ while True:
             assert is_alive(int(line))
             os.kill(int(line), signal.SIGKILL)
 
-    async def test_likewise_when_it_is_heard_only_after_its_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_the_lines_end_also_if_the_reader_starts_after_the_exit(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(room, "REST_S", 0.1)
         async with started(UNMARKED) as child:
             await child.wait()
@@ -170,26 +172,26 @@ while True:
 
 
 class TestWriting:
-    async def test_it_is_given_a_line(self) -> None:
+    async def test_a_line_is_written_to_its_stdin(self) -> None:
         async with started("print(input()[::-1])") as child:
             await child.write(b"abc")
 
             assert b"cba" == await first(child)
 
-    async def test_a_process_that_closed_its_stdin_takes_nothing(self) -> None:
+    async def test_a_process_that_closed_its_stdin_accepts_no_input(self) -> None:
         async with started("import os, time; os.close(0); print('closed', flush=True); time.sleep(600)") as child:
             assert b"closed" == await first(child)
             await auntil(lambda: child._pipes.stdin is not None and child._pipes.stdin.is_closing())
             with pytest.raises(SessionEndedError):
                 await child.write(b"x")
 
-    async def test_a_process_that_has_ended_takes_nothing(self) -> None:
+    async def test_a_process_that_has_exited_accepts_no_input(self) -> None:
         async with started("pass") as child:
             await child.wait()
             with pytest.raises(SessionEndedError):
                 await child.write(b"x")
 
-    async def test_one_that_is_being_ended_takes_nothing(self) -> None:
+    async def test_a_process_that_is_being_ended_accepts_no_input(self) -> None:
         async with started("import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)") as child:
             ending = asyncio.create_task(child.end(grace_s=60))
             await auntil(lambda: child._pipes.stdin is not None and child._pipes.stdin.is_closing())
@@ -198,7 +200,7 @@ class TestWriting:
             os.kill(child.pid, signal.SIGKILL)
             await ending
 
-    async def test_writing_waits_while_it_does_not_read(self) -> None:
+    async def test_a_write_waits_while_the_process_does_not_read(self) -> None:
         async with started("import time; time.sleep(600)") as child:
             writing = asyncio.create_task(child.write(b"x" * 1_000_000))
             await asyncio.wait([writing], timeout=0.1)
@@ -210,7 +212,7 @@ class TestWriting:
 
 
 class TestStart:
-    async def test_a_program_that_is_not_there_is_named(self) -> None:
+    async def test_a_missing_program_is_named(self) -> None:
         with pytest.raises(LaunchError, match=r"cannot start '/nowhere/codex': No such file"):
             await ChildProcess.start(("/nowhere/codex",), workdir="/tmp", environment={})
 
@@ -219,20 +221,22 @@ class TestStart:
         with pytest.raises(LaunchError, match="Permission denied"):
             await ChildProcess.start((str(tmp_path / "plain"),), workdir="/tmp", environment={})
 
-    async def test_a_folder_that_is_not_there_is_named(self) -> None:
+    async def test_a_missing_folder_is_named(self) -> None:
         with pytest.raises(LaunchError, match="there is no folder '/nowhere/at all'"):
             await ChildProcess.start((sys.executable,), workdir="/nowhere/at all", environment={})
 
-    async def test_an_impossible_argument_is_no_crash(self) -> None:
+    async def test_an_invalid_argument_is_an_error_and_no_crash(self) -> None:
         with pytest.raises(LaunchError, match="null byte"):
             await ChildProcess.start((sys.executable, "a\0b"), workdir="/tmp", environment={})
 
-    async def test_it_has_the_given_environment_its_mark_and_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_the_process_has_the_passed_environment_and_its_mark_and_nothing_else(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("ANOTHER_AGENTS_KEY", "x")
         async with started("import os; print(sorted(os.environ))", variables={"MINE": "1"}) as child:
             assert b"['KASMON_RUN', 'LC_ALL', 'MINE', 'PATH']" == await first(child)
 
-    async def test_it_leads_a_session_of_its_own(self) -> None:
+    async def test_the_process_leads_its_own_session(self) -> None:
         async with started("import os; print(os.getsid(0), os.getpgrp(), flush=True); input()") as child:
             assert f"{child.pid} {child.pid}".encode() == await first(child)
 
@@ -242,19 +246,21 @@ class TestEnd:
         ("code", "exit_code", "signal_name"),
         [("raise SystemExit(3)", 3, None), ("pass", 0, None), ("import os; os.kill(os.getpid(), 9)", None, "SIGKILL")],
     )
-    async def test_its_end_says_how_it_ended(self, code: str, exit_code: int | None, signal_name: str | None) -> None:
+    async def test_the_end_has_the_exit_code_or_the_signal(
+        self, code: str, exit_code: int | None, signal_name: str | None
+    ) -> None:
         async with started(code) as child:
             await child.wait()
 
             assert (exit_code, signal_name, False) == (child.exit_code, child.signal, child.is_running)
 
-    async def test_one_that_ends_when_its_stdin_closes_is_left_to_it(self) -> None:
+    async def test_a_process_that_exits_when_its_stdin_closes_is_not_signalled(self) -> None:
         async with started("import sys; sys.stdin.read(); raise SystemExit(7)") as child:
             await child.end(grace_s=20)
 
             assert 7 == child.exit_code
 
-    async def test_one_that_ignores_the_request_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_process_that_ignores_the_signal_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "TERM_S", 0.1)
         code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
         async with started(code) as child:
@@ -263,7 +269,7 @@ class TestEnd:
 
             assert "SIGKILL" == child.signal
 
-    async def test_it_ends_with_its_group(self) -> None:
+    async def test_ending_a_process_ends_its_group(self) -> None:
         code = "import os, time; pid = os.fork(); print(pid, flush=True) if pid else None; time.sleep(600)"
         async with started(code) as child:
             grandchild = int(await first(child))
@@ -271,7 +277,7 @@ class TestEnd:
 
             assert not is_alive(grandchild)
 
-    async def test_it_ends_with_a_grandchild_in_a_session_of_its_own(self) -> None:
+    async def test_ending_a_process_ends_a_grandchild_in_its_own_session(self) -> None:
         code = "import subprocess as s, time; p = s.Popen(['sleep', '600'], start_new_session=True)\n"
         async with started(code + "print(p.pid, flush=True); time.sleep(600)") as child:
             grandchild = int(await first(child))
@@ -279,7 +285,7 @@ class TestEnd:
 
             assert not is_alive(grandchild)
 
-    async def test_likewise_when_it_ends_by_itself_as_its_stdin_closes(self) -> None:
+    async def test_the_grandchild_ends_also_if_the_process_exits_when_its_stdin_closes(self) -> None:
         code = "import subprocess as s, sys; p = s.Popen(['sleep', '600'], start_new_session=True)\n"
         async with started(code + "print(p.pid, flush=True); sys.stdin.read()") as child:
             grandchild = int(await first(child))
@@ -288,7 +294,7 @@ class TestEnd:
             assert 0 == child.exit_code
             assert not is_alive(grandchild)
 
-    async def test_a_grandchild_that_came_as_it_was_ended_goes_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_grandchild_that_starts_during_the_end_is_ended_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "TERM_S", 0.2)
         code = """
 import signal, subprocess, sys, time
@@ -308,7 +314,7 @@ time.sleep(600)
 
             await auntil(lambda: not is_alive(grandchild))
 
-    async def test_when_it_is_killed_its_group_ends_at_once(self) -> None:
+    async def test_when_the_process_is_killed_its_group_ends_at_once(self) -> None:
         code = "import os, time; pid = os.fork(); print(pid, flush=True) if pid else None; time.sleep(600)"
         async with started(code) as child:
             grandchild = int(await first(child))
@@ -317,7 +323,9 @@ time.sleep(600)
 
             await auntil(lambda: not is_alive(grandchild))
 
-    async def test_when_it_is_killed_its_other_descendants_end_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_when_the_process_is_killed_its_other_descendants_end_too(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """They are known from the last look, which comes soon after a line."""
         monkeypatch.setattr(room, "LOOK_S", 0.01)
         code = "import subprocess as s, time; p = s.Popen(['sleep', '600'], start_new_session=True)\n"
@@ -330,7 +338,9 @@ time.sleep(600)
             assert not is_alive(grandchild)
 
     @pytest.mark.parametrize("code", [APART, DAEMON + "time.sleep(600)"], ids=["in its family", "that left it"])
-    async def test_what_it_began_just_before_a_kill_ends_too(self, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_child_started_right_before_the_kill_ends_too(
+        self, code: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """No look has seen it, and nobody is its parent any more: it is known by its mark."""
         monkeypatch.setattr(room, "LOOK_S", 600.0)
         async with started(code) as child:
@@ -341,7 +351,7 @@ time.sleep(600)
             assert not child._family.descendants
             assert not is_alive(late)
 
-    async def test_what_a_late_one_starts_as_it_is_ended_ends_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_child_of_a_late_child_is_ended_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(room, "LOOK_S", 600.0)
         code = (
             f"import subprocess as s, sys, time\ns.Popen([sys.executable, '-S', '-c', {BREEDING!r}])\ntime.sleep(600)"
@@ -356,7 +366,9 @@ time.sleep(600)
             assert young
             await auntil(lambda: not any(is_alive(pid) for pid in young), what="the end of all of them")
 
-    async def test_what_another_start_of_the_session_began_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_processes_of_another_start_of_the_same_session_are_left_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A session of another kasmon may even have the same id."""
         monkeypatch.setattr(room, "LOOK_S", 600.0)
         same = {"KASMON_SESSION": "kasmonx1"}
@@ -368,7 +380,7 @@ time.sleep(600)
 
             assert (True, True) == (other.is_running, is_alive(theirs))
 
-    async def test_what_left_the_family_while_it_lived_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_process_that_left_the_group_earlier_is_left_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A daemon that an agent started on purpose is not ours to end."""
         monkeypatch.setattr(room, "REST_S", 0.1)
         async with started(DAEMON + "print('left', flush=True); time.sleep(600)") as child:
@@ -380,7 +392,7 @@ time.sleep(600)
             assert is_alive(daemon)
             os.kill(daemon, signal.SIGKILL)
 
-    async def test_ending_twice_signals_nobody_the_second_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_ending_a_process_twice_sends_no_second_signal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """By then another process may have its id."""
         async with started("pass") as child:
             await child.end()
@@ -390,7 +402,7 @@ time.sleep(600)
 
             assert [] == signalled
 
-    async def test_ending_it_twice_at_once_waits_for_both(self) -> None:
+    async def test_two_callers_that_end_a_process_both_wait_for_it(self) -> None:
         async with started("import time; time.sleep(600)") as child:
             await asyncio.gather(child.end(), child.end())
 
@@ -398,19 +410,19 @@ time.sleep(600)
 
 
 class TestLastWords:
-    async def test_they_are_the_last_lines_of_its_stderr(self) -> None:
+    async def test_the_last_output_is_the_last_lines_of_stderr(self) -> None:
         async with started("import sys\nfor n in range(100): print('line', n, file=sys.stderr)") as child:
             await child.wait()
 
             assert [f"line {n}" for n in range(80, 100)] == child.last_words.splitlines()
 
-    async def test_a_flood_without_an_end_is_cut(self) -> None:
+    async def test_an_endless_flood_is_cut(self) -> None:
         async with started("import sys; sys.stderr.write('x' * 5_000_000 + '\\nend')") as child:
             await child.wait()
 
             assert ["x" * 2000, "end"] == child.last_words.splitlines()
 
-    async def test_they_are_harmless_to_look_at(self) -> None:
+    async def test_the_last_output_is_cleaned(self) -> None:
         async with started(r"import sys; sys.stderr.write('\x1b[31mError\x1b[0m: \x1b]0;title\x07no\n')") as child:
             await child.wait()
 
@@ -426,7 +438,7 @@ class TestLastWords:
         ],
         ids=["in a line", "where a long line is cut", "in colour", "often"],
     )
-    async def test_a_secret_is_not_in_them(self, text: str) -> None:
+    async def test_the_last_output_has_no_secret(self, text: str) -> None:
         code = f"import os; os.write(2, {text.encode()!r} + os.environ['KEY'].encode())"
         async with started(code, variables={"KEY": SECRET}, secrets=(SECRET,)) as child:
             await child.wait()
@@ -434,7 +446,7 @@ class TestLastWords:
             assert "⟨hidden: 27 characters⟩" in child.last_words
             assert not [at for at in range(len(SECRET) - 8) if SECRET[at : at + 8] in child.last_words]
 
-    async def test_no_line_of_a_secret_with_several_is_in_them(self) -> None:
+    async def test_no_line_of_a_multi_line_secret_is_in_the_last_output(self) -> None:
         key = "first line of it\r\nsecond line of it\r\nthird line of it"
         code = f"import os\nos.write(2, {key.encode()!r} + b'\\nline' * 18)"
         async with started(code, secrets=(key,)) as child:
@@ -442,7 +454,9 @@ class TestLastWords:
 
             assert "line of it" not in child.last_words
 
-    async def test_they_end_with_the_process_though_others_hold_stderr(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_the_last_output_ends_with_the_process_though_another_process_holds_its_stderr(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(room, "REST_S", 0.1)
         async with started("import sys; print('last', file=sys.stderr, flush=True)" + DAEMON) as child:
             pid = int(await first(child))

@@ -55,7 +55,7 @@ def test_each_field_is_a_question(asking: Asking) -> None:
     assert {(Decision.CHOOSE, Decision.DENY, Decision.CANCEL)} == {request.choices for request in (colour, count, tags)}
 
 
-def test_the_server_is_told_once_all_of_them_are_answered(asking: Asking) -> None:
+def test_the_server_is_answered_once_all_fields_are(asking: Asking) -> None:
     colour, count, tags = asking.form()
 
     assert None is asking.answer(tags, Decision.CHOOSE, labels=("a", "b")).result
@@ -69,7 +69,9 @@ def test_the_server_is_told_once_all_of_them_are_answered(asking: Asking) -> Non
 @pytest.mark.parametrize(
     ("decision", "action", "ends_turn"), [(Decision.DENY, "decline", False), (Decision.CANCEL, "cancel", True)]
 )
-def test_denying_one_field_declines_the_form(asking: Asking, decision: Decision, action: str, ends_turn: bool) -> None:
+def test_denying_one_field_declines_the_whole_form(
+    asking: Asking, decision: Decision, action: str, ends_turn: bool
+) -> None:
     colour, count, tags = asking.form()
     asking.answer(colour, Decision.CHOOSE, labels=("red",))
     settled = asking.answer(count, decision)
@@ -78,7 +80,7 @@ def test_denying_one_field_declines_the_form(asking: Asking, decision: Decision,
     assert [tags.id] == [event.request for event in settled.events if isinstance(event, RequestWithdrawn)]
 
 
-def test_a_form_without_fields_is_a_plain_yes_or_no(asking: Asking) -> None:
+def test_a_form_without_fields_is_a_yes_or_no_question(asking: Asking) -> None:
     (request,) = asking.open(schema={"type": "object"})
 
     assert (RequestKind.PERMISSION, "Demo", "Fill in.") == (request.kind, request.tool, request.shown)
@@ -93,12 +95,12 @@ def test_an_address_is_shown_whole(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"mode": "telepathy"}, {"message": ""}], ids=repr)
-def test_what_nobody_can_be_shown_makes_no_request(asking: Asking, asked: dict[str, Any]) -> None:
+def test_a_form_that_cannot_be_shown_makes_no_request(asking: Asking, asked: dict[str, Any]) -> None:
     assert () == asking.form(**asked)
     assert "c" not in asking.elicitations.calls
 
 
-def test_an_answer_that_it_does_not_take_leaves_it_open(asking: Asking) -> None:
+def test_a_refused_answer_leaves_the_form_open(asking: Asking) -> None:
     colour, count, _ = asking.form()
     with pytest.raises(StaleRequestError):
         asking.answer(colour, Decision.CHOOSE, labels=("red",), digest="0")
@@ -112,7 +114,7 @@ def test_an_answer_that_it_does_not_take_leaves_it_open(asking: Asking) -> None:
     assert 3 == len(asking.elicitations.reopen_all(AT))
 
 
-def test_what_the_server_no_longer_waits_for_is_withdrawn(asking: Asking) -> None:
+def test_a_form_that_the_server_cancels_is_withdrawn(asking: Asking) -> None:
     colour, *others = asking.form()
     asking.answer(colour, Decision.CHOOSE, labels=("red",))
     withdrawn = asking.elicitations.withdraw("c", "gone", AT)

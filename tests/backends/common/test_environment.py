@@ -50,7 +50,9 @@ S = SessionId("abcdefgh")
     ],
     ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
 )
-def test_an_agent_gets_what_every_agent_gets_and_only_its_own_keys(argv: tuple[str, ...], keys: set[str]) -> None:
+def test_an_agent_gets_what_every_agent_gets_and_its_own_keys_but_no_others(
+    argv: tuple[str, ...], keys: set[str]
+) -> None:
     assert {"PATH", "LC_ALL"} | keys == inherited(own_prefixes(argv), AROUND).keys()
 
 
@@ -74,7 +76,7 @@ def test_a_value_is_secret_by_its_name(name: str) -> None:
         "API_KEY_FILE", "KEYBOARD_LAYOUT", "DISABLE_TELEMETRY",
     ],
 )  # fmt: skip
-def test_what_only_sounds_like_it_is_none(name: str) -> None:
+def test_a_name_that_only_resembles_a_secret_is_public(name: str) -> None:
     assert () == secret_values({name: "some-value"})
 
 
@@ -87,13 +89,13 @@ def test_what_is_short_is_none_and_the_password_in_an_address_and_each_header_is
     assert {*headers.values(), "abcdefgh123", "key-of-mine"} == set(secret_values(headers))
 
 
-def test_variables_go_through_a_file_byte_by_byte() -> None:
+def test_variables_pass_through_a_file_byte_for_byte() -> None:
     odd = {"A": "x=y\nz", "B": "\udcff", "C": ""}
 
     assert odd == decoded(encoded(odd))
 
 
-def test_all_that_a_session_was_given_is_secret_and_of_the_rest_what_is_by_its_name(
+def test_all_passed_variables_are_secret_and_others_are_by_their_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name, value in {**AROUND, "ANTHROPIC_MODEL": "claude-best"}.items():
@@ -115,7 +117,7 @@ def structured(folder: Path) -> Launch:
     return Launch(session=S, name="x", agent="claude", mode=Mode.SDK, backend="claude", workdir=str(folder))
 
 
-def test_an_agent_finds_kasmon_behind_all_else_where_its_path_has_none(tmp_path: Path) -> None:
+def test_kasmon_is_last_on_the_agents_path_unless_it_is_there_already(tmp_path: Path) -> None:
     path = build_environment(structured(tmp_path), (), {"PATH": "/usr/bin:/bin"}).variables["PATH"]
 
     before, _, added = path.rpartition(":")

@@ -6,7 +6,7 @@ from kasmon.backends.common.structured_agent import FULL, EventQueue
 from kasmon.model.events import NoticeRaised, SessionEnded
 
 
-async def test_while_the_host_takes_nothing_there_is_no_room() -> None:
+async def test_while_the_host_reads_nothing_the_queue_is_full() -> None:
     outbox = EventQueue()
     outbox.start([NoticeRaised(at=0.0, text="first")])
     outbox.put(NoticeRaised(at=0.0, text=str(number)) for number in range(FULL))
@@ -20,7 +20,7 @@ async def test_while_the_host_takes_nothing_there_is_no_room() -> None:
     assert ["first", "0"] == [notice.text for notice in told]  # type: ignore[union-attr]
 
 
-async def test_what_was_said_before_the_introduction_comes_after_it() -> None:
+async def test_events_before_the_introduction_come_after_it() -> None:
     outbox = EventQueue()
     outbox.put([NoticeRaised(at=0.0, text="early")])
     outbox.start([NoticeRaised(at=0.0, text="first")])
@@ -30,7 +30,7 @@ async def test_what_was_said_before_the_introduction_comes_after_it() -> None:
     assert [] == [said async for said in outbox.read()]
 
 
-async def test_one_that_ended_before_its_introduction_was_heard_says_all_of_that() -> None:
+async def test_an_agent_that_ends_before_its_introduction_reports_its_events() -> None:
     outbox = EventQueue()
     outbox.put([NoticeRaised(at=0.0, text="early"), SessionEnded(at=0.0, why="gone")])
     outbox.start([NoticeRaised(at=0.0, text="first")])
@@ -38,7 +38,7 @@ async def test_one_that_ended_before_its_introduction_was_heard_says_all_of_that
     assert ["first", "early", "gone"] == [getattr(said, "text", "") or said.why async for said in outbox.read()]  # type: ignore[union-attr]
 
 
-async def test_whoever_waits_for_room_goes_on_once_it_is_over() -> None:
+async def test_a_writer_that_waits_for_space_continues_once_it_is_over() -> None:
     outbox = EventQueue()
     outbox.start(NoticeRaised(at=0.0, text=str(number)) for number in range(FULL))
     waiting = asyncio.create_task(outbox.wait_for_space())

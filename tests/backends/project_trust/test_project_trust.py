@@ -48,7 +48,7 @@ class TestClaude:
     def trust(self, home: Path, *folders: Path, of: str = ".claude.json") -> None:
         file(home / of, {"projects": {str(folder): {"hasTrustDialogAccepted": True} for folder in folders}})
 
-    def test_a_folder_without_anything_that_runs_just_works(self, project: Path, home: Path) -> None:
+    def test_a_folder_without_executable_settings_needs_no_trust(self, project: Path, home: Path) -> None:
         file(project / "CLAUDE.md", "Be brief.")
         file(project / ".claude" / "settings.json", {"model": "opus", "permissions": {"deny": ["Read(.env)"]}})
         file(project / ".claude" / "commands" / "greet.md", "---\ndescription: x\n---\nSay hello.")
@@ -72,7 +72,7 @@ class TestClaude:
             (".claude/agents/x.md", "---\nname: x\nmcpServers:\n  - own\n---", ".claude/agents/x.md"),
         ],
     )
-    def test_what_a_project_would_run_is_named(
+    def test_settings_that_run_programs_are_named(
         self, path: str, content: object, shown: str, project: Path, home: Path
     ) -> None:
         file(project / path, content)
@@ -108,7 +108,9 @@ class TestClaude:
             "The state: !`git status`",
         ],
     )
-    def test_a_text_that_could_run_something_is_named_in_any_yaml(self, text: str, project: Path, home: Path) -> None:
+    def test_a_text_that_could_run_a_command_is_named_in_any_form_of_yaml(
+        self, text: str, project: Path, home: Path
+    ) -> None:
         file(project / ".claude" / "commands" / "x.md", text)
 
         assert ".claude/commands/x.md" in refused("claude", project, home)
@@ -122,25 +124,27 @@ class TestClaude:
             "---\nmetadata:\n  allowed-tools: Bash\nwhen_to_use :\n---\n",
         ],
     )
-    def test_a_text_that_runs_nothing_needs_no_trust(self, text: str, project: Path, home: Path) -> None:
+    def test_a_text_without_commands_needs_no_trust(self, text: str, project: Path, home: Path) -> None:
         for name in ("commands/x.md", "skills/x/SKILL.md", "agents/x.md"):
             file(project / ".claude" / name, text)
 
         assert "" == refused("claude", project, home)
 
-    def test_of_a_skill_only_its_text_could_run_something_in_any_case(self, project: Path, home: Path) -> None:
+    def test_only_a_skills_own_text_can_run_a_command_in_any_letter_case(self, project: Path, home: Path) -> None:
         rule = file(project / ".claude" / "skills" / "x" / "rules" / "a.md", "---\ntags: x\n---\n!`date`")
         assert "" == refused("claude", project, home)
 
         rule.rename(rule.with_name("SKILL.MD"))
         assert ".claude/skills/x/rules/SKILL.MD" in refused("claude", project, home)
 
-    def test_permissions_that_also_allow_something_are_not_only_forbidding(self, project: Path, home: Path) -> None:
+    def test_permissions_that_also_allow_something_need_trust(self, project: Path, home: Path) -> None:
         file(project / ".claude" / "settings.json", {"permissions": {"deny": ["Read(.env)"], "allow": ["Bash"]}})
 
         assert "permissions" in refused("claude", project, home)
 
-    def test_servers_count_from_all_folders_above_and_settings_from_one_only(self, project: Path, home: Path) -> None:
+    def test_servers_count_from_all_folders_above_and_settings_only_from_the_folder_itself(
+        self, project: Path, home: Path
+    ) -> None:
         file(project / ".claude" / "settings.json", HOOKS)
         file(project.parent / ".claude" / "commands" / "x.md", "!`date`")
         below = project / "a" / "b"
@@ -162,13 +166,15 @@ class TestClaude:
         assert "" == refused("claude", below, home)
 
     @pytest.mark.parametrize("answer", [False, None, 1, "no", {}])
-    def test_only_a_yes_is_trust(self, answer: object, project: Path, home: Path) -> None:
+    def test_only_an_explicit_yes_is_trust(self, answer: object, project: Path, home: Path) -> None:
         file(project / ".mcp.json", SERVERS)
         file(home / ".claude.json", {"projects": {str(project): {"hasTrustDialogAccepted": answer}}})
 
         assert refused("claude", project, home)
 
-    def test_the_trust_of_a_repository_is_that_of_the_worktrees_it_knows(self, project: Path, home: Path) -> None:
+    def test_the_trust_of_a_repository_is_that_of_its_worktrees_if_it_knows_them(
+        self, project: Path, home: Path
+    ) -> None:
         tree = file(project.parent / "tree" / ".mcp.json", SERVERS).parent
         kept = project / ".git" / "worktrees" / "tree"
         link = file(tree / ".git", f"gitdir: {kept}\n")
@@ -182,14 +188,16 @@ class TestClaude:
         assert "" == refused("claude", tree, home)
 
     @pytest.mark.parametrize("flags", [("--setting-sources", "user"), ("--setting-sources=user",)])
-    def test_without_the_settings_nothing_of_it_runs(self, flags: tuple[str, ...], project: Path, home: Path) -> None:
+    def test_without_the_project_settings_nothing_of_the_project_runs(
+        self, flags: tuple[str, ...], project: Path, home: Path
+    ) -> None:
         file(project / ".mcp.json", SERVERS)
 
         assert "" == refused("claude", project, home, *flags)
         for sources in ("project", "user,project", "user,local", "local"):
             assert refused("claude", project, home, "--setting-sources", sources), sources
 
-    def test_the_users_own_settings_are_no_projects(self, home: Path) -> None:
+    def test_the_users_own_settings_are_not_those_of_a_project(self, home: Path) -> None:
         file(home / ".claude" / "settings.json", HOOKS)
         file(home / ".claude" / "commands" / "x.md", "!`date`")
 
@@ -197,7 +205,7 @@ class TestClaude:
         (home / "notes").mkdir()
         assert "" == refused("claude", home / "notes", home)
 
-    def test_its_config_lies_where_its_variable_says(self, project: Path, home: Path, tmp_path: Path) -> None:
+    def test_the_config_folder_is_that_of_its_variable(self, project: Path, home: Path, tmp_path: Path) -> None:
         file(project / ".mcp.json", SERVERS)
         self.trust(home, project)
 
@@ -206,7 +214,7 @@ class TestClaude:
         assert "" == refused("claude", project, home, CLAUDE_CONFIG_DIR=str(tmp_path / "own"))
         assert refused("claude", project, home, CLAUDE_CODE_IGNORE_PERSISTED_TRUST="1")
 
-    def test_a_text_is_found_however_deep_and_behind_however_many_files(self, project: Path, home: Path) -> None:
+    def test_a_text_is_found_at_any_depth_and_behind_any_number_of_other_files(self, project: Path, home: Path) -> None:
         deep = file(project / ".claude" / "commands" / "a/b/c/d/e/f/g/x.md", "!`date`")
         assert ".claude/commands/a/b/c/d/e/f/g/x.md" in refused("claude", project, home)
 
@@ -215,7 +223,7 @@ class TestClaude:
             file(project / ".claude" / "commands" / f"a{number}.txt", "")
         assert ".claude/commands/x.md" in refused("claude", project, home)
 
-    def test_what_is_too_much_to_look_into_counts(self, project: Path, home: Path) -> None:
+    def test_a_folder_that_is_too_large_to_check_counts_as_untrusted(self, project: Path, home: Path) -> None:
         commands = project / ".claude" / "commands"
         for number in range(301):
             file(commands / f"{number}.md", "Say hello.")
@@ -239,7 +247,9 @@ class TestClaude:
             (project / ".claude" / "commands" / name).symlink_to("0")
         assert "more in .claude/commands" in refused("claude", project, home)
 
-    def test_a_folder_nobody_can_list_counts(self, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_that_cannot_be_listed_counts_as_untrusted(
+        self, project: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Its files may be readable all the same. Root can list each folder, so the function of `os` is replaced."""
         text, scandir = file(project / ".claude" / "skills" / "x" / "SKILL.md", "!`date`"), os.scandir
 
@@ -253,7 +263,7 @@ class TestClaude:
         assert ".claude/skills/x, which cannot be read" in refused("claude", project, home)
 
     @pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="this system has no such file")
-    def test_a_file_whose_data_come_later_is_not_waited_for(self, project: Path, home: Path) -> None:
+    def test_a_pipe_is_not_waited_for(self, project: Path, home: Path) -> None:
         (project / ".claude" / "commands").mkdir(parents=True)
         (project / ".claude" / "commands" / "x.md").symlink_to("/proc/kmsg")
 
@@ -273,14 +283,14 @@ class TestClaude:
 
 
 class TestGemini:
-    def test_a_folder_without_its_settings_just_works(self, project: Path, home: Path) -> None:
+    def test_a_folder_without_settings_needs_no_trust(self, project: Path, home: Path) -> None:
         file(project / ".gemini" / "settings.json", '{"ui": {"theme": "x"}} // mine')
         file(project / "GEMINI.md", "Be brief.")
 
         assert "" == refused("gemini", project, home, "--acp")
 
     @pytest.mark.parametrize("content", [HOOKS, SERVERS, {"tools": {"discoveryCommand": "./x"}}])
-    def test_what_a_project_would_load_is_named_with_the_ways_to_decide(
+    def test_project_settings_are_named_with_how_to_decide(
         self, content: Mapping[str, Any], project: Path, home: Path
     ) -> None:
         file(project / ".gemini" / "settings.json", content)
@@ -295,20 +305,22 @@ class TestGemini:
         ("path", "level"),
         [(".", "TRUST_FOLDER"), ("..", "TRUST_FOLDER"), (".", "DO_NOT_TRUST"), ("child", "TRUST_PARENT")],
     )
-    def test_a_folder_its_user_decided_on_is_not_asked(self, path: str, level: str, project: Path, home: Path) -> None:
+    def test_a_folder_that_the_user_decided_about_needs_no_question(
+        self, path: str, level: str, project: Path, home: Path
+    ) -> None:
         """In one that was not trusted gemini leaves the project's things out."""
         file(project / ".gemini" / "settings.json", HOOKS)
         file(home / ".gemini" / "trustedFolders.json", {os.path.normpath(project / path): level})
 
         assert "" == refused("gemini", project, home, "--acp")
 
-    def test_a_decision_about_another_folder_is_none(self, project: Path, home: Path) -> None:
+    def test_a_decision_about_another_folder_does_not_apply(self, project: Path, home: Path) -> None:
         file(project / ".gemini" / "settings.json", HOOKS)
         file(home / ".gemini" / "trustedFolders.json", {f"{project}-2": "TRUST_FOLDER", str(project): "MAYBE"})
 
         assert refused("gemini", project, home, "--acp")
 
-    def test_its_user_may_want_no_such_question(self, project: Path, home: Path) -> None:
+    def test_the_user_may_turn_the_question_off(self, project: Path, home: Path) -> None:
         file(project / ".gemini" / "settings.json", HOOKS)
 
         assert "" == refused("gemini", project, home, "--acp", "--skip-trust")
@@ -317,14 +329,14 @@ class TestGemini:
         assert "" == refused("gemini", project, home, "--acp")
 
 
-def test_an_agent_without_such_a_question_is_not_asked_it(project: Path, home: Path) -> None:
+def test_an_agent_without_a_trust_question_gets_none(project: Path, home: Path) -> None:
     file(project / ".mcp.json", SERVERS)
 
     assert "" == refused("opencode", project, home)
     assert "" == refused("codex", project, home)
 
 
-def test_an_agent_is_known_behind_what_runs_it(project: Path, home: Path) -> None:
+def test_an_agent_is_recognized_behind_its_runner(project: Path, home: Path) -> None:
     file(project / ".gemini" / "settings.json", HOOKS)
     with pytest.raises(UntrustedFolderError):
         check("acp", ("npx", "@google/gemini-cli", "--acp"), str(project), {"HOME": str(home)})

@@ -53,12 +53,12 @@ class TestTmux(BackendContract, InterruptingContract):
         finally:
             await self.tmux.aclose()
 
-    async def test_what_is_not_asked_on_its_screen_cannot_be_answered(self) -> None:
+    async def test_a_request_that_is_not_on_the_screen_cannot_be_answered(self) -> None:
         async with self.opened() as heard:
             with pytest.raises(PromptChangedError):
                 await heard.agent.send(Answer(request=RequestId("x-1"), digest="", decision=Decision.ALLOW))
 
-    async def test_its_screen_can_be_looked_at_at_any_moment(self) -> None:
+    async def test_the_screen_can_be_captured_at_any_time(self) -> None:
         async with self.opened() as heard:
             assert isinstance(heard.agent, TmuxAgent)
             reading = (await heard.agent.see_now()).reading
@@ -66,14 +66,14 @@ class TestTmux(BackendContract, InterruptingContract):
             assert "idle" == reading.state
             assert reading.composer is not None
 
-    async def test_a_session_that_runs_is_not_opened_again(self) -> None:
+    async def test_a_running_session_is_not_opened_again(self) -> None:
         async with self.opened() as heard:
             with pytest.raises(RefusedError, match="is already running"):
                 await self.backend.open(self.launch())
 
             assert heard.session.exists
 
-    async def test_a_version_that_has_other_screens_is_not_started(self) -> None:
+    async def test_a_version_with_unknown_screens_is_not_started(self) -> None:
         path = self.here.state / "opencode"
         path.write_text("#!/bin/sh\necho 2.1.3\n")
         path.chmod(0o700)
@@ -83,7 +83,7 @@ class TestTmux(BackendContract, InterruptingContract):
         assert {} == await self.tmux.line.panes()
         await self.tmux.aclose()
 
-    async def test_an_agent_that_is_let_go_runs_on(self) -> None:
+    async def test_a_released_agent_keeps_running(self) -> None:
         async with self.opened() as heard:
             assert isinstance(heard.agent, TmuxAgent)
             heard.agent.let_go()
@@ -91,7 +91,7 @@ class TestTmux(BackendContract, InterruptingContract):
 
             assert not (await self.tmux.line.panes())["contract"].is_dead
 
-    async def test_what_a_pane_printed_while_nobody_listened_is_told_to_the_next_who_does(self) -> None:
+    async def test_output_without_a_listener_is_reported_to_the_next_one(self) -> None:
         """So the first words of a program are heard that has begun before its agent is made."""
         async with self.opened() as heard:
             assert isinstance(heard.agent, TmuxAgent)
@@ -116,7 +116,7 @@ class TestTmux(BackendContract, InterruptingContract):
             await agent.aclose()
             await self.tmux.aclose()
 
-    async def test_what_was_printed_before_a_restart_is_nobodys(self) -> None:
+    async def test_output_before_a_restart_is_not_reported(self) -> None:
         agent = await self.tmux.open(msgspec.structs.replace(self.launch(), argv=("cat",)))
         try:
             agent.let_go()
@@ -152,6 +152,6 @@ class Told(PaneListener):
         self.words += data
 
 
-def test_it_is_found_by_its_name() -> None:
+def test_the_backend_is_found_by_its_name() -> None:
     assert "tmux" in names()
     assert isinstance(load("tmux"), TmuxBackend)

@@ -47,7 +47,7 @@ def left(folder: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("agent", FLAGS)
-def test_it_is_spoken_to_until_its_conversation_is_open(agent: str, tmp_path: Path) -> None:
+def test_the_agent_is_prompted_until_its_conversation_is_open(agent: str, tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     variables = {**os.environ, "HEARD": str(heard)}
     assert 0 < measure_opening_ms(agent, speaker(tmp_path, "{'result': {}}"), tmp_path, variables)
@@ -58,7 +58,7 @@ def test_it_is_spoken_to_until_its_conversation_is_open(agent: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("agent", ["claude", "gemini"])
-def test_one_that_says_no_is_quoted(agent: str, tmp_path: Path) -> None:
+def test_a_refusal_is_quoted(agent: str, tmp_path: Path) -> None:
     variables = {**os.environ, "HEARD": str(tmp_path / "heard")}
     with pytest.raises(LaunchError, match=f"'{agent}' does not open a conversation: not today"):
         measure_opening_ms(agent, speaker(tmp_path, "{'error': 'not today'}"), tmp_path, variables)
@@ -66,7 +66,7 @@ def test_one_that_says_no_is_quoted(agent: str, tmp_path: Path) -> None:
     assert [] == left(tmp_path)
 
 
-def test_one_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_does_not_exit_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bare_agent, "LAST_S", 0.1)
     program = speaker(tmp_path, "{'result': {}}")
     program.write_text(f"{program.read_text()}\nimport time; time.sleep(600)")
@@ -75,7 +75,7 @@ def test_one_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
     assert [] == left(tmp_path)
 
 
-def test_one_that_ends_instead_is_told(tmp_path: Path) -> None:
+def test_an_agent_that_exits_instead_is_reported(tmp_path: Path) -> None:
     (tmp_path / "agent").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "agent").chmod(0o755)
     with pytest.raises(LaunchError, match="ended before it had answered 'initialize'"):

@@ -89,7 +89,7 @@ async def messages(cluster: ClusterServer, name: str) -> int:
     return int(info["state"]["last_seq"])
 
 
-async def test_a_viewer_is_refused_what_only_operators_may_do(cluster: ClusterServer, env: Env) -> None:
+async def test_a_viewer_is_refused_commands_for_operators(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started())
     async with serving(cluster, env), reading(cluster) as (bus, reader):
         await reader.until(lambda copy: copy.is_complete and copy.logs.get(ME) == has_log(env))
@@ -98,7 +98,9 @@ async def test_a_viewer_is_refused_what_only_operators_may_do(cluster: ClusterSe
                 await asked
 
 
-async def test_a_machine_that_is_away_is_shown_as_the_cluster_has_it(cluster: ClusterServer, env: Env) -> None:
+async def test_an_unreachable_machine_is_shown_from_the_clusters_copy_until_it_is_back(
+    cluster: ClusterServer, env: Env
+) -> None:
     env.has(ME, started(), MessageWritten(at=NOW, text="hello"), name="docs")
     async with serving(cluster, env), reading(cluster) as (_, reader):
         await reader.until(lambda copy: copy.is_complete and copy.logs.get(ME) == has_log(env))
@@ -121,7 +123,7 @@ async def test_a_machine_that_is_away_is_shown_as_the_cluster_has_it(cluster: Cl
         copy = await reader.until(lambda copy: isinstance(copy.order[-1], MachineAway))
 
 
-async def test_a_machine_publishes_after_a_restart_only_what_is_new(cluster: ClusterServer, env: Env) -> None:
+async def test_a_machine_publishes_only_new_events_after_a_restart(cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started(), MessageWritten(at=NOW, text="x" * BATCH_BYTES))  # a record in two parts
     env.has(OTHER, started())
     async with serving(cluster, env), reading(cluster) as (_, reader):
@@ -139,7 +141,9 @@ async def test_a_machine_publishes_after_a_restart_only_what_is_new(cluster: Clu
     assert before + 1 == await messages(cluster, stream("ev", "m1"))
 
 
-async def test_a_session_removed_while_the_directory_is_read_is_not_in_it(cluster: ClusterServer, env: Env) -> None:
+async def test_a_session_that_is_removed_while_the_directory_is_read_is_not_in_it(
+    cluster: ClusterServer, env: Env
+) -> None:
     env.has(ME, started())
     env.has(OTHER, started())
     async with serving(cluster, env), reading(cluster) as (_, reader):
@@ -196,7 +200,9 @@ async def test_a_machine_that_was_restored_from_a_backup_publishes_its_logs_agai
     await service.aclose()
 
 
-async def test_what_the_cluster_has_lost_comes_from_the_machine_or_is_missing(cluster: ClusterServer, env: Env) -> None:
+async def test_data_missing_in_the_cluster_comes_from_the_machine_or_is_reported_missing(
+    cluster: ClusterServer, env: Env
+) -> None:
     env.has(ME, started())
     service = await cluster.connect_service()
     async with serving(cluster, env):
@@ -233,7 +239,7 @@ async def measure_clock(cluster: ClusterServer) -> float:
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 40.0, -40.0])
-async def test_a_machine_says_its_time_with_each_sign_of_life(
+async def test_a_machine_sends_its_time_with_each_heartbeat(
     cluster: ClusterServer, env: Env, ahead_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "HEARTBEAT_S", 0.2)
@@ -272,7 +278,7 @@ async def test_a_machine_whose_clock_is_ahead_is_measured(cluster: ClusterServer
         await process.wait()
 
 
-async def test_nobody_but_the_machine_can_publish_in_its_name(cluster: ClusterServer, env: Env) -> None:
+async def test_only_the_machine_can_publish_in_its_name(cluster: ClusterServer, env: Env) -> None:
     """Not even the server: what m2 signed, what was changed and what is old is ignored."""
     env.has(ME, started(), name="docs")
     service = await cluster.connect_service()
@@ -297,7 +303,7 @@ async def test_nobody_but_the_machine_can_publish_in_its_name(cluster: ClusterSe
     await service.aclose()
 
 
-async def test_a_repeated_sign_of_life_of_a_machine_that_is_away_is_ignored(cluster: ClusterServer, env: Env) -> None:
+async def test_a_repeated_heartbeat_of_an_unreachable_machine_is_ignored(cluster: ClusterServer, env: Env) -> None:
     async with serving(cluster, env, "m2"), reading(cluster, "m2") as (bus, reader):
         await reader.until(lambda copy: copy.heartbeats > 1)
         epoch = bus._epoch
@@ -338,7 +344,7 @@ async def test_a_machine_whose_bus_has_another_protocol_is_refused_with_its_vers
             assert (None, {}) == (second.copy.welcome, second.copy.entries)
 
 
-async def test_a_machine_that_publishes_more_than_can_be_read_is_cut_off(
+async def test_a_machine_that_publishes_more_than_can_be_read_is_disconnected(
     cluster: ClusterServer, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nats_bus, "UNREAD", 50)
@@ -364,7 +370,7 @@ async def test_a_machine_of_no_team_member_is_named(cluster: ClusterServer) -> N
         await open_nats_bus(cluster.identity("vera", "viewer"), "nosuch")
 
 
-async def test_parts_of_a_log_that_are_stored_out_of_order_are_put_in_order(cluster: ClusterServer, env: Env) -> None:
+async def test_out_of_order_parts_of_a_log_are_put_in_order(cluster: ClusterServer, env: Env) -> None:
     """As after a lost connection: the client sends what it held back before the outbox repeats what was lost."""
     env.has(ME, started(), MessageWritten(at=NOW, text="second"), MessageWritten(at=NOW, text="third"))
     seed = cluster.identity("m1", "machine").seed
@@ -384,7 +390,7 @@ async def test_parts_of_a_log_that_are_stored_out_of_order_are_put_in_order(clus
         assert content == copy.logs[ME]
 
 
-async def test_a_killed_server_loses_nothing_and_both_go_on_by_themselves(own_cluster: ClusterServer, env: Env) -> None:
+async def test_a_killed_server_loses_nothing_and_both_sides_reconnect(own_cluster: ClusterServer, env: Env) -> None:
     env.has(ME, started())
     async with serving(own_cluster, env):
         async with reading(own_cluster) as (_, reader):
@@ -398,7 +404,9 @@ async def test_a_killed_server_loses_nothing_and_both_go_on_by_themselves(own_cl
             await reader.until(lambda copy: copy.welcome and copy.is_complete and copy.logs.get(ME) == has_log(env))
 
 
-async def test_a_full_store_is_reported_and_publishing_resumes_with_space(cluster: ClusterServer, env: Env) -> None:
+async def test_a_full_store_is_reported_and_publishing_goes_on_when_there_is_space(
+    cluster: ClusterServer, env: Env
+) -> None:
     env.has(ME, started())
     service = await cluster.connect_service()
     (events, *_) = stream_configurations(CLUSTER, "m1")

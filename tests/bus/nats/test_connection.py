@@ -213,7 +213,7 @@ async def test_a_full_store(cluster: ClusterServer) -> None:
         await service.aclose()
 
 
-def test_a_member_reads_again_after_the_server_was_killed(tmp_path: Path) -> None:
+def test_a_member_continues_to_read_after_the_server_was_killed(tmp_path: Path) -> None:
     """It is told when the connection is lost and when it is back, and what was acknowledged is still there."""
     with open_cluster(tmp_path) as server:
         asyncio.run(_kill_and_read(server))
@@ -308,7 +308,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def test_who_connects_while_the_server_reloads_is_not_taken_for_removed(cluster: ClusterServer) -> None:
+async def test_a_client_that_connects_during_a_reload_is_not_taken_for_removed(cluster: ClusterServer) -> None:
     async with ReloadingServer(cluster, cluster.identity("vera", "viewer"), {1, 3}) as server:
         connection = await connect(server.identity)
         assert 2 == server.connections
@@ -320,7 +320,7 @@ async def test_who_connects_while_the_server_reloads_is_not_taken_for_removed(cl
         await connection.aclose()
 
 
-async def test_who_is_refused_twice_is_removed(cluster: ClusterServer) -> None:
+async def test_a_client_that_is_refused_twice_is_removed(cluster: ClusterServer) -> None:
     async with ReloadingServer(cluster, cluster.identity("vera", "viewer"), range(2, 9)) as server:
         connection = await connect(server.identity)
 
@@ -352,7 +352,7 @@ def test_a_process_that_uses_nats_does_not_load_aiohttp() -> None:
     assert "False\n" == done.stdout
 
 
-async def test_who_publishes_goes_on_although_the_server_reads_nothing(
+async def test_a_client_publishes_although_the_server_reads_nothing(
     cluster: ClusterServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it waits until the connection is made again, or for ever if that is closed."""

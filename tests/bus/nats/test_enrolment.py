@@ -200,7 +200,7 @@ def test_a_request_that_is_not_signed_with_the_new_key_admits_no_one(folder: Clu
     remove(folder, "forged")
 
 
-def test_a_token_is_open_again_if_the_server_could_not_be_told(folder: ClusterFolder) -> None:
+def test_a_token_is_open_again_if_the_server_could_not_be_notified(folder: ClusterFolder) -> None:
     token, mine = public_key(decode_join_token(make_token(folder, "retries")).seed), make_seed()
     key = public_key(mine)
     asked = msgspec.json.encode(JoinRequest(key, sign(mine, proof_content("c1", token, key))))
@@ -214,7 +214,9 @@ def test_a_token_is_open_again_if_the_server_could_not_be_told(folder: ClusterFo
     remove(folder, "retries")
 
 
-def test_a_later_machine_of_the_same_name_has_nothing_of_the_removed_one(folder: ClusterFolder, tmp_path: Path) -> None:
+def test_a_later_machine_of_the_same_name_finds_nothing_of_the_removed_one(
+    folder: ClusterFolder, tmp_path: Path
+) -> None:
     asyncio.run(use(asyncio.run(join(other_machine(tmp_path / "1"), make_token(folder, "reused")))))
     remove(folder, "reused")
     asyncio.run(join(other_machine(tmp_path / "2"), make_token(folder, "reused")))
@@ -251,12 +253,12 @@ def test_a_team_without_space_admits_no_machine(folder: ClusterFolder, tmp_path:
 
 
 @pytest.mark.parametrize("text", ["", "kasmon1_", "kasmon1_AAAA", "x", "kasmon1_é", "kasmon1_" + "A" * 50])
-def test_what_is_no_token_is_refused_with_how_to_get_one(text: str, tmp_path: Path) -> None:
+def test_an_invalid_token_is_refused_with_how_to_get_one(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"not a whole token.*kasmon cluster token"):
         asyncio.run(join(other_machine(tmp_path), text))
 
 
-def test_a_removed_operator_is_cut_off_and_no_one_else_is(folder: ClusterFolder, tmp_path: Path) -> None:
+def test_only_the_removed_operator_is_disconnected(folder: ClusterFolder, tmp_path: Path) -> None:
     roles: dict[str, Role] = {"olga": "operator", "otto": "operator", "host-1": "machine"}
     members = {
         name: asyncio.run(join(other_machine(tmp_path / name), make_token(folder, name, role)))
@@ -358,7 +360,9 @@ def test_the_server_comes_back_after_it_was_killed_and_members_with_it(folder: C
     until(lambda: (server := process.read_server(folder)) is not None and server.is_ready)
 
 
-def test_the_service_restarts_after_it_was_killed_and_ends_the_server_it_left(up: ClusterUp, tmp_path: Path) -> None:
+def test_the_service_comes_back_after_it_was_killed_and_ends_the_server_that_it_left(
+    up: ClusterUp, tmp_path: Path
+) -> None:
     folder = up.folder
     pid, server = process.service_pid(folder), process.read_server(folder)
     assert pid

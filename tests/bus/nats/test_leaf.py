@@ -310,7 +310,7 @@ def test_a_leafnode_gets_no_right_that_its_member_lacks(laptop: Laptop) -> None:
     asyncio.run(attack())
 
 
-def test_a_second_revoke_ends_the_leafnodes_of_whom_a_killed_one_removed_only_from_the_list(
+def test_a_second_revoke_ends_the_leafnodes_of_a_member_whose_first_revoke_was_killed(
     laptop: Laptop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roles: tuple[Role, ...] = get_args(Role)
@@ -331,7 +331,7 @@ def test_a_second_revoke_ends_the_leafnodes_of_whom_a_killed_one_removed_only_fr
     asyncio.run(watch())
 
 
-def test_a_removed_operator_is_cut_off_at_the_leafnode_too(laptop: Laptop) -> None:
+def test_a_removed_operator_is_disconnected_at_the_leafnode_too(laptop: Laptop) -> None:
     reader = load_reader(laptop.paths, "c1")
 
     async def watch() -> None:
@@ -355,7 +355,7 @@ def test_a_removed_operator_is_cut_off_at_the_leafnode_too(laptop: Laptop) -> No
     assert ["lap"] == [each.name for each in laptop.leaf.load().members]
 
 
-def test_a_removed_machine_is_told_why_at_its_leafnode(laptop: Laptop) -> None:
+def test_a_removed_machine_gets_the_reason_at_its_leafnode(laptop: Laptop) -> None:
     local = through_leaf(laptop.paths, laptop.machine)
     assert local is not None
 
@@ -425,7 +425,7 @@ def test_a_port_for_leafnodes_that_is_closed_is_explained(laptop: Laptop) -> Non
         asyncio.run(check_leaf_port(closed))
 
 
-def test_a_stranger_s_leafnode_is_refused(laptop: Laptop) -> None:
+def test_a_leafnode_without_credentials_is_refused(laptop: Laptop) -> None:
     async def attempt() -> list[bytes]:
         leaf = await RawLeaf.open(msgspec.structs.replace(laptop.viewer, seed=make_seed()))
         await leaf.read_to_end()

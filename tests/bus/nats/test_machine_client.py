@@ -68,7 +68,7 @@ async def why_it_ends(bus: StreamBus) -> str:
 
 
 @pytest.mark.usefixtures("served")
-async def test_a_viewer_opens_no_bus(cluster: ClusterServer) -> None:
+async def test_a_viewer_cannot_open_a_bus(cluster: ClusterServer) -> None:
     with pytest.raises(RemoteUnreachableError, match=r"'vera' may not send to .*role is viewer"):
         await open_command_bus(cluster.identity("vera", "viewer"), "m1")
 
@@ -82,7 +82,7 @@ async def test_a_machine_that_is_not_connected_is_unreachable_at_once(cluster: C
     assert time.monotonic() - since < 30
 
 
-async def test_a_stopped_machine_is_not_taken_for_a_cluster_that_does_not_answer(
+async def test_a_stopped_machine_is_not_taken_for_an_unresponsive_cluster(
     cluster: ClusterServer,
 ) -> None:
     stopped = await connect(cluster.identity("m1", "machine"))
@@ -110,7 +110,7 @@ async def test_two_operators_use_a_machine_at_once(cluster: ClusterServer) -> No
         await bus.aclose()
 
 
-async def test_an_operator_may_do_what_the_owner_of_the_machine_allows(cluster: ClusterServer, here: Paths) -> None:
+async def test_an_operator_may_do_as_the_owner_of_the_machine_allows(cluster: ClusterServer, here: Paths) -> None:
     allowed: tuple[Ability, ...] = ("see",)
     server = MachineServer(cluster.identity("m2", "machine"), lambda: LocalBus(here), allowed)
     await server.start()
@@ -126,7 +126,7 @@ async def test_an_operator_may_do_what_the_owner_of_the_machine_allows(cluster: 
 
 
 @pytest.mark.usefixtures("served")
-async def test_a_machine_answers_each_ping_of_an_operator_so_a_long_command_is_not_lost(
+async def test_a_machine_answers_heartbeats_of_an_operator_during_a_long_command(
     cluster: ClusterServer,
 ) -> None:
     otto = cluster.identity("otto", "operator")
@@ -153,7 +153,7 @@ async def test_a_machine_answers_each_ping_of_an_operator_so_a_long_command_is_n
 
 
 @pytest.mark.usefixtures("served")
-async def test_a_machine_refuses_what_no_operator_signed_for_it_now(cluster: ClusterServer) -> None:
+async def test_a_machine_refuses_commands_without_a_current_signature_of_an_operator(cluster: ClusterServer) -> None:
     """The sender may use the subject: only the signature is wrong."""
     otto = cluster.identity("otto", "operator")
     olga = await connect(cluster.identity("olga", "operator"))
@@ -281,7 +281,7 @@ class Sent:
         return [each[NUMBER.size :] for each in self.messages]
 
 
-async def test_what_is_written_at_once_is_one_message_and_is_sent_before_the_end() -> None:
+async def test_writes_at_the_same_time_are_one_message_which_is_sent_before_the_end() -> None:
     sent = Sent()
     _, writer = sent.end.open()
 
@@ -295,7 +295,7 @@ async def test_what_is_written_at_once_is_one_message_and_is_sent_before_the_end
     assert sent.ended.is_set()
 
 
-async def test_a_writer_waits_while_the_server_takes_no_more() -> None:
+async def test_a_writer_waits_while_the_server_accepts_no_more() -> None:
     sent = Sent()
     sent.may_send.clear()
     _, writer = sent.end.open()
@@ -315,7 +315,7 @@ async def test_a_writer_waits_while_the_server_takes_no_more() -> None:
     assert max(map(len, sent.contents)) == CHUNK_BYTES
 
 
-async def test_an_end_takes_no_more_messages_than_its_reader_reads() -> None:
+async def test_an_end_consumes_no_more_messages_than_its_reader_reads() -> None:
     sent = Sent()
     reader, _ = sent.end.open()
 
@@ -349,7 +349,9 @@ class Clock:
         return self._base() + self.ahead_s
 
 
-async def test_a_stream_ends_with_its_bus_or_after_its_operator_was_killed(cluster: ClusterServer, here: Paths) -> None:
+async def test_a_stream_ends_on_the_machine_with_its_bus_or_later_if_its_operator_was_killed(
+    cluster: ClusterServer, here: Paths
+) -> None:
     ended, clock, monotonic = asyncio.Queue[None](), Clock(time.time), Clock(time.monotonic)
     identity = cluster.identity("m1", "machine")
     server = MachineServer(identity, lambda: NotedBus(here, ended), now=clock.now, monotonic=monotonic.now)

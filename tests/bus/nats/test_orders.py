@@ -162,7 +162,7 @@ async def test_an_order_for_an_earlier_attempt_is_refused(machine: ServedMachine
     assert ["new second"] == machine.ran
 
 
-async def test_what_was_under_way_when_the_service_stopped_is_unsure_and_not_repeated(
+async def test_an_order_in_progress_when_the_service_stopped_is_unsure_and_not_repeated(
     cluster: ClusterServer, machine: ServedMachine, otto: NatsBus
 ) -> None:
     async with machine.serving():
@@ -182,7 +182,9 @@ async def test_what_was_under_way_when_the_service_stopped_is_unsure_and_not_rep
     assert ["new wait"] == machine.ran
 
 
-async def test_an_order_needs_operator_and_owner(cluster: ClusterServer, machine: ServedMachine, otto: NatsBus) -> None:
+async def test_an_order_needs_an_operator_and_the_permission_of_the_owner(
+    cluster: ClusterServer, machine: ServedMachine, otto: NatsBus
+) -> None:
     async with contextlib.aclosing(await open_nats_bus(cluster.identity("vera", "viewer"), "m1")) as viewer:
         with pytest.raises(RefusedError, match="only operators"):
             await viewer.order("p1", "build", 1, ["new", "docs"])
@@ -254,7 +256,9 @@ async def test_an_order_after_the_server_was_restarted_does_not_wait_for_the_req
     assert ["new docs", "new test"] == own_machine.ran
 
 
-async def test_an_order_withdrawn_while_it_waited_is_not_carried_out(machine: ServedMachine, otto: NatsBus) -> None:
+async def test_an_order_that_was_withdrawn_while_it_waited_is_not_carried_out(
+    machine: ServedMachine, otto: NatsBus
+) -> None:
     async with machine.serving():
         for number in range(MOST_AT_ONCE):
             await otto.order("p1", f"t{number}", 1, ["new", "wait"])
@@ -270,7 +274,7 @@ async def test_an_order_withdrawn_while_it_waited_is_not_carried_out(machine: Se
     assert ["new wait"] * MOST_AT_ONCE + ["task end"] == machine.ran
 
 
-async def test_an_order_that_its_machine_does_not_accept_has_failed(
+async def test_an_order_that_its_machine_refuses_has_failed(
     cluster: ClusterServer, machine: ServedMachine, otto: NatsBus
 ) -> None:
     key = order_key("p1", "build", 1, 1)

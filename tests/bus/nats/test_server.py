@@ -53,7 +53,7 @@ def test_a_server_needs_version_2_11(version: str, is_new: bool) -> None:
     assert is_new == is_new_enough(version)
 
 
-def test_an_older_server_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+def test_an_older_server_is_refused_with_the_missing_features(tmp_path: Path) -> None:
     old, broken = program(tmp_path, "2.9.10"), str(tmp_path / "absent")
 
     with pytest.raises(UnavailableError) as refused:
@@ -64,7 +64,7 @@ def test_an_older_server_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
     assert "`pipx install --force '.[nats-server]'` in kasmon's clone" in refused.value.hint
 
 
-def test_without_a_server_the_error_says_how_to_get_one() -> None:
+def test_without_a_server_the_error_shows_how_to_get_one() -> None:
     with pytest.raises(UnavailableError, match=r"not installed or not on PATH.*install --force '\.\[nats-server\]"):
         find_server([])
 
@@ -77,7 +77,9 @@ def test_the_first_server_that_is_new_enough_is_taken(tmp_path: Path) -> None:
     assert (programs[1], "2.11.3") == (found.path, found.version)
 
 
-def test_the_packaged_server_is_found_before_an_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_of_the_package_is_found_though_an_old_one_is_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     need_server()
     (tmp_path / "nats-server").symlink_to(program(tmp_path, "2.9.10"))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")

@@ -113,7 +113,7 @@ def servers(tmp_path: Path) -> Iterator[ThreeServers]:
 
 
 @pytest.mark.faults
-def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, env: Env, tmp_path: Path) -> None:
+def test_a_cluster_continues_without_one_of_three_servers(servers: ThreeServers, env: Env, tmp_path: Path) -> None:
     machine = servers.join("m1", "machine", Paths(state=tmp_path / "m1", config=tmp_path))
     viewer = servers.join("vera", "viewer", Paths(state=tmp_path / "vera", config=tmp_path))
     env.has(ME, started())
@@ -149,7 +149,9 @@ def test_a_cluster_goes_on_without_one_of_three_servers(servers: ThreeServers, e
 
 
 @pytest.mark.faults
-def test_a_leafnode_moves_to_another_server_unless_removed(servers: ThreeServers, env: Env, tmp_path: Path) -> None:
+def test_a_leafnode_reconnects_to_another_server_and_a_removed_member_to_none(
+    servers: ThreeServers, env: Env, tmp_path: Path
+) -> None:
     gpu = servers.join("gpu", "machine", Paths(state=tmp_path / "gpu", config=tmp_path))
     lap = user_paths({name: str(tmp_path / "lap") for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "HOME")})
     servers.join("lap", "machine", lap)

@@ -58,7 +58,9 @@ KEYS = {
 
 
 @pytest.mark.parametrize("service", ["cluster-c1", "cluster-gpu-1", "bus-c1"])
-def test_a_launchd_agent_is_a_valid_property_list_with_keys_that_launchd_knows(service: str, tmp_path: Path) -> None:
+def test_a_launchd_agent_is_a_well_formed_property_list_with_keys_that_launchd_knows(
+    service: str, tmp_path: Path
+) -> None:
     variables = {**VARIABLES, "XDG_CONFIG_HOME": '/Users/me/<a> & "b" é'}
     text = render_unit("launchd", service, ARGV, variables, tmp_path / "log & 100%")
 

@@ -77,7 +77,9 @@ def _no_blocked_loop() -> None:
     """This test looks at files from its loop; the product's loops are in other processes."""
 
 
-async def test_a_viewer_sees_all_and_only_an_operator_answers(cluster: ClusterServer, joined: JoinedKasmons) -> None:
+async def test_a_viewer_sees_all_sessions_and_cannot_answer_and_an_operator_can(
+    cluster: ClusterServer, joined: JoinedKasmons
+) -> None:
     near = joined.near.paths
     session = await joined.begin()
     await session_operations.send(joined.far.paths, _session(joined, session), "ask git push")
@@ -109,7 +111,9 @@ async def test_a_viewer_sees_all_and_only_an_operator_answers(cluster: ClusterSe
     assert "git push" in await asyncio.to_thread(output, joined.far.paths, "show", session), "the machine goes on"
 
 
-async def test_a_viewer_sees_the_marks_of_sessions_and_runs_nothing_else(joined: JoinedKasmons, tmp_path: Path) -> None:
+async def test_a_viewer_sees_the_marks_of_sessions_and_has_no_other_command_run(
+    joined: JoinedKasmons, tmp_path: Path
+) -> None:
     near, repo = joined.near.paths, Repo(tmp_path / "shop")
     session = await joined.begin("fix", workdir=str(repo.folder), worktree=True)
     tree = _session(joined, session).worktree

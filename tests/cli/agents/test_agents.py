@@ -76,7 +76,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "words"), SPOILT.values(), ids=SPOILT)
-def test_a_foreign_folder_with_a_fault_is_all_refused(kasmon: Cli, spoil: Callable[[Path], object], words: str) -> None:
+def test_an_invalid_folder_is_refused_whole(kasmon: Cli, spoil: Callable[[Path], object], words: str) -> None:
     folder = folder_of(kasmon)
     spoil(folder)
 
@@ -87,7 +87,7 @@ def test_a_foreign_folder_with_a_fault_is_all_refused(kasmon: Cli, spoil: Callab
     assert not (kasmon.paths.agents / "parrot").exists()
 
 
-def test_what_reads_otherwise_than_expected_is_told_with_a_rule(kasmon: Cli) -> None:
+def test_a_screen_that_is_read_differently_than_expected_is_reported_with_its_rule(kasmon: Cli) -> None:
     folder = folder_of(kasmon)
     (folder / "1.0" / "idle" / "screen.txt").write_text("say 12 words\n")
     assert 0 == kasmon("agents", "add", str(folder), "--yes").code

@@ -88,7 +88,7 @@ ANSWERS: dict[str, tuple[int, bytes, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("status", "body", "headers"), ANSWERS.values(), ids=ANSWERS)
-def test_an_answer_without_registry_is_ignored(kasmon: Cli, status: int, body: bytes, headers: dict[str, str]) -> None:
+def test_an_invalid_registry_changes_nothing(kasmon: Cli, status: int, body: bytes, headers: dict[str, str]) -> None:
     with served(status, body, **headers) as url:
         done = kasmon("agents", "update", url)
 
@@ -117,7 +117,7 @@ SPOILT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", SPOILT.values(), ids=SPOILT)
-def test_a_registry_with_an_agent_that_is_not_in_order_is_refused_whole(changes: dict[str, Any]) -> None:
+def test_a_registry_with_an_invalid_agent_is_refused_whole(changes: dict[str, Any]) -> None:
     assert acp_registry.parse(json.dumps(content()), "it")
 
     with pytest.raises(ConfigError):

@@ -58,7 +58,7 @@ def test_a_machine_joins_a_new_cluster_and_is_removed(cluster: Cli, tmp_path: Pa
     until(lambda: not cluster("cluster", "status", "--json").json["cluster"]["up"])
 
 
-def test_revoke_cuts_off_whom_a_killed_revoke_removed_only_from_the_list(cluster: Cli) -> None:
+def test_revoke_disconnects_members_that_a_killed_revoke_removed_only_from_the_list(cluster: Cli) -> None:
     assert 0 == cluster("cluster", "up", "--no-unit").code
     token = cluster("cluster", "token", "--role", "machine", "--name", "gpu-1").out.strip()
     assert 0 == cluster("machines", "join", token).code
@@ -140,7 +140,7 @@ def test_a_unit_serves_this_machine_to_a_cluster_that_it_joined(cluster: Cli, tm
         (("revoke", "x"), 3, "`kasmon cluster init` makes one"),
     ],
 )
-def test_what_cannot_be_done_says_why(kasmon: Cli, arguments: tuple[str, ...], code: int, why: str) -> None:
+def test_an_impossible_command_gives_the_reason(kasmon: Cli, arguments: tuple[str, ...], code: int, why: str) -> None:
     done = kasmon("cluster", *arguments)
 
     assert (code, True) == (done.code, why in done.err), done.err
@@ -161,7 +161,9 @@ def test_a_given_certificate_is_used(cluster: Cli, tmp_path: Path) -> None:
     assert (3, True) == (several.code, "this machine has several clusters" in several.err)
 
 
-def test_an_operator_sees_the_sessions_and_may_do_what_the_owner_allows(cluster: Cli, fork_server: ForkServer) -> None:
+def test_an_operator_sees_the_sessions_of_a_machine_and_may_do_as_its_owner_allows(
+    cluster: Cli, fork_server: ForkServer
+) -> None:
     assert 0 == cluster("cluster", "up", "--no-unit").code
     there = Cli(fork_server)
     serving = None

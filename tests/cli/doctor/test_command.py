@@ -58,11 +58,11 @@ def fake_tmux(folder: Path, said: str) -> None:
         ("", "fail", "not tmux"),
     ],
 )
-def test_the_known_killers_among_tmux_versions_are_named(said: str, level: str, why: str) -> None:
+def test_tmux_versions_with_known_crashes_are_named(said: str, level: str, why: str) -> None:
     assert (level, True) == (judge_tmux(said)[0], why in judge_tmux(said)[1])
 
 
-def test_a_tmux_that_is_old_or_missing_is_told_with_its_fix(kasmon: Cli, tools: Path) -> None:
+def test_an_old_or_missing_tmux_is_reported_with_its_fix(kasmon: Cli, tools: Path) -> None:
     missing = kasmon("doctor", "--json", PATH=str(tools))
     fake_tmux(tools, "tmux 2.6")
     old = kasmon("doctor", PATH=str(tools))
@@ -82,7 +82,7 @@ def test_each_check_has_all_its_fields_and_looking_changes_nothing(kasmon: Cli) 
     assert ["c", "r", "s"] == sorted(path.name for path in kasmon.home.rglob("*"))
 
 
-def test_each_kind_of_sandbox_is_tried_and_one_that_cannot_be_used_says_how_to_get_it(kasmon: Cli) -> None:
+def test_each_kind_of_sandbox_is_tried_and_an_unavailable_one_shows_how_to_get_it(kasmon: Cli) -> None:
     told = {check["id"]: check for check in kasmon("doctor", "--json", E2B_API_KEY="").json["checks"]}
 
     assert {"sandbox-jail", "sandbox-microvm", "sandbox-e2b"} <= told.keys()
@@ -91,7 +91,7 @@ def test_each_kind_of_sandbox_is_tried_and_one_that_cannot_be_used_says_how_to_g
     assert "tried in" in told["sandbox-jail"]["text"] or told["sandbox-jail"]["level"] == "warn"
 
 
-def test_what_is_optional_or_does_not_apply_is_told_as_information_and_is_ok_for_programs(kasmon: Cli) -> None:
+def test_an_optional_or_inapplicable_check_is_information_and_ok_in_json(kasmon: Cli) -> None:
     rows = dict(
         row.split(maxsplit=2)[1::-1] for row in kasmon("doctor", E2B_API_KEY="").out.splitlines() if row[0] > " "
     )
@@ -101,7 +101,7 @@ def test_what_is_optional_or_does_not_apply_is_told_as_information_and_is_ok_for
     assert ("ok", "ok") == (programs["sandbox-e2b"], programs["terminal"])
 
 
-def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Cli, tmp_path: Path) -> None:
+def test_doctor_lists_which_agents_get_hooks_and_why_others_get_none(kasmon: Cli, tmp_path: Path) -> None:
     for name in ("claude", "codex", "gemini"):
         (tmp_path / name).write_text("#!/bin/sh\necho codex-cli 0.1.0\n")
         (tmp_path / name).chmod(0o755)
@@ -116,7 +116,7 @@ def test_it_says_which_agents_get_hooks_and_why_others_get_none(kasmon: Cli, tmp
     assert "gemini: none, it accepts them only from your own settings or from root's" in told["hooks"]
 
 
-def test_a_folder_that_others_can_write_to_is_mended(kasmon: Cli) -> None:
+def test_a_folder_that_others_can_write_to_is_fixed(kasmon: Cli) -> None:
     kasmon.paths.make()
     kasmon.paths.state.chmod(0o777)
 
@@ -127,7 +127,7 @@ def test_a_folder_that_others_can_write_to_is_mended(kasmon: Cli) -> None:
     assert 0o700 == stat.S_IMODE(kasmon.paths.state.stat().st_mode)
 
 
-def test_sockets_that_nobody_listens_on_are_removed_and_no_others(kasmon: Cli) -> None:
+def test_sockets_without_a_listener_are_removed_and_no_others(kasmon: Cli) -> None:
     session = kasmon.new("alive", "wait")
     stale = kasmon.paths.socket("goneaaaa")
     with socket.socket(socket.AF_UNIX) as left_over:
@@ -140,7 +140,7 @@ def test_sockets_that_nobody_listens_on_are_removed_and_no_others(kasmon: Cli) -
     assert kasmon.paths.socket(session).exists()
 
 
-def test_a_broken_config_and_a_long_path_are_told(kasmon: Cli) -> None:
+def test_a_broken_config_and_a_long_path_are_reported(kasmon: Cli) -> None:
     kasmon.paths.config.mkdir(parents=True)
     kasmon.paths.config_file.write_text("[keys]\nfly = 'f'\n")
     broken = kasmon("doctor", "--json")
@@ -172,7 +172,9 @@ def test_a_report_holds_no_secret_and_no_name(kasmon: Cli) -> None:
     assert "6 secrets are redacted" in done.out
 
 
-def test_what_cannot_be_fixed_is_told_and_the_rest_is_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_that_cannot_be_fixed_is_reported_and_the_rest_is_fixed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stuck = DoctorCheck(id="stuck", level="warn", text="", mend=(tmp_path / "not there").rmdir)
     stale = DoctorCheck(id="stale", level="warn", text="", mend=(tmp_path / "stale").touch)
 
@@ -180,7 +182,7 @@ def test_what_cannot_be_fixed_is_told_and_the_rest_is_fixed(tmp_path: Path, caps
     assert f"kasmon: stuck was not fixed: a system call failed '{tmp_path}/not there'" in capsys.readouterr().err
 
 
-def test_where_nothing_can_be_written_the_way_to_the_doctor_is_told(kasmon: Cli) -> None:
+def test_an_unwritable_state_folder_is_reported_with_the_doctor_command(kasmon: Cli) -> None:
     (kasmon.home / "s" / "kasmon").write_text("")
 
     done = kasmon("new", "x", "--agent", "scripted")
@@ -190,7 +192,7 @@ def test_where_nothing_can_be_written_the_way_to_the_doctor_is_told(kasmon: Cli)
     assert "fail" == levels(kasmon("doctor", "--json"))["folder-state"]
 
 
-def test_a_folder_that_would_lie_in_a_file_is_told(kasmon: Cli) -> None:
+def test_a_folder_whose_path_is_a_file_is_reported(kasmon: Cli) -> None:
     (kasmon.home / "file").write_text("")
 
     told = kasmon("doctor", "--json", XDG_CONFIG_HOME=str(kasmon.home / "file"))
@@ -205,7 +207,7 @@ def test_a_terminal_is_described(kasmon: Cli) -> None:
     assert "encoding is utf-8" in said
 
 
-def test_it_says_who_was_asked_to_run_structured_and_cannot(tmp_path: Path) -> None:
+def test_doctor_names_sessions_that_were_to_run_structured_and_cannot(tmp_path: Path) -> None:
     for name in ("amp", "gemini"):
         (tmp_path / name).touch(0o755)
     (tmp_path / "kasmon").mkdir(0o700)
@@ -220,7 +222,7 @@ def test_it_says_who_was_asked_to_run_structured_and_cannot(tmp_path: Path) -> N
     assert "execution_mode" in check.fix
 
 
-def test_a_damaged_index_is_told_and_that_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_damaged_index_is_reported_and_that_nothing_is_lost(tmp_path: Path) -> None:
     where = user_paths({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)})
     where.state.mkdir(mode=0o700)
     assert "the index" not in sqlite(where).text
@@ -232,7 +234,7 @@ def test_a_damaged_index_is_told_and_that_nothing_is_lost(tmp_path: Path) -> Non
     assert "Nothing is lost" in check.fix
 
 
-def test_limits_that_many_agents_run_into_are_named_with_what_raises_them(tmp_path: Path) -> None:
+def test_limits_that_many_agents_reach_are_named_with_how_to_raise_them(tmp_path: Path) -> None:
     for name, value in {"kernel/pty/max": 64, "fs/inotify/max_user_watches": 65536}.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f"{value}\n")
@@ -253,7 +255,7 @@ def test_limits_that_many_agents_run_into_are_named_with_what_raises_them(tmp_pa
         ("hello", "ok", "claude that does not report its version"),
     ],
 )
-def test_each_agents_version_is_told_with_the_one_tested(tmp_path: Path, said: str, level: str, words: str) -> None:
+def test_each_agents_version_is_shown_with_the_tested_one(tmp_path: Path, said: str, level: str, words: str) -> None:
     program = tmp_path / "claude"
     program.write_text(f"#!/bin/sh\necho '{said}'\n")
     program.chmod(0o755)

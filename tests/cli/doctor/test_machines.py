@@ -54,7 +54,7 @@ def test_each_machine_that_was_used_has_a_line_with_its_tmux(env: Env) -> None:
     assert ("machine-new", "ok", "'new' responds, with tmux 3.5a", "") == (new.id, new.level, new.text, new.fix)
 
 
-def test_a_machine_without_tmux_and_one_that_does_not_answer_say_what_to_do(env: Env) -> None:
+def test_a_machine_without_tmux_and_one_that_does_not_answer_have_a_next_step(env: Env) -> None:
     bare, gone = looked(env, "bare", "gone")
 
     assert ("fail", "'bare' responds, but has no tmux: no agent can be started there") == (bare.level, bare.text)
@@ -64,7 +64,7 @@ def test_a_machine_without_tmux_and_one_that_does_not_answer_say_what_to_do(env:
     assert "Run `ssh gone` to see" in gone.fix
 
 
-def test_where_none_was_used_nobody_is_asked(env: Env) -> None:
+def test_without_used_machines_none_is_probed(env: Env) -> None:
     prepare(env.paths, Config(), NewSession(name="here", agent="shell", workdir="/"), time.time())
 
     assert [] == list(machines(env.paths, judge_tmux))

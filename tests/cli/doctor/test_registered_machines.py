@@ -39,7 +39,7 @@ def check(env: Env) -> DoctorCheck:
     return only
 
 
-def test_without_its_link_it_says_so_and_can_start_it(env: Env) -> None:
+def test_a_machine_without_its_link_is_reported_and_the_link_can_be_started(env: Env) -> None:
     shown = check(env)
 
     assert ("warn", "the link to 'gpu-1' does not run: its sessions are unsure") == (shown.level, shown.text)

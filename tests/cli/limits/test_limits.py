@@ -3,7 +3,7 @@
 from tests.support.cli.cli_runner import Cli
 
 
-def test_it_shows_what_is_used_when_that_ends_and_who_waits_for_it(kasmon: Cli) -> None:
+def test_usage_and_its_end_are_shown_with_the_sessions_that_wait_for_it(kasmon: Cli) -> None:
     assert "No agent has reported a usage limit" in kasmon("limits").out
     kasmon.new("near", "window five_hour 81.5 3600\nsay done")
     kasmon.new("over", "window weekly 100 7200\nlimit")
@@ -28,7 +28,7 @@ def test_it_shows_what_is_used_when_that_ends_and_who_waits_for_it(kasmon: Cli) 
     assert lines[-1].endswith(": over")
 
 
-def test_a_session_that_waits_is_resumed_or_left_as_a_person_says(kasmon: Cli) -> None:
+def test_a_waiting_session_is_resumed_or_left_as_the_user_requests(kasmon: Cli) -> None:
     kasmon.new("over", "window weekly 100 7200\nlimit")
     assert 0 == kasmon("wait", "over", "--for", "limited", "--timeout", "20").code
 

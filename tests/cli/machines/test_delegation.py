@@ -43,7 +43,7 @@ def joined(fork_server: ForkServer) -> Iterator[TwoCommandLines]:
     joined.close()
 
 
-def test_it_is_renamed_viewed_stopped_restarted_and_removed_on_its_machine(joined: TwoCommandLines) -> None:
+def test_a_session_is_renamed_viewed_stopped_restarted_and_removed_on_its_machine(joined: TwoCommandLines) -> None:
     session, here = joined.new("fix"), joined.here
 
     assert here.json("rename", session, "fixed")["session"]["name"] == "fixed"
@@ -62,7 +62,7 @@ def test_it_is_renamed_viewed_stopped_restarted_and_removed_on_its_machine(joine
     assert joined.there.json("ls")["sessions"] == []
 
 
-def test_it_is_hibernated_on_its_machine_and_a_prompt_from_here_resumes_it(joined: TwoCommandLines) -> None:
+def test_a_session_is_hibernated_on_its_machine_and_a_prompt_from_here_resumes_it(joined: TwoCommandLines) -> None:
     session, here = joined.new("idle"), joined.here
 
     hibernated = here("hibernate", f"{MACHINE}:idle")
@@ -78,7 +78,7 @@ def test_it_is_hibernated_on_its_machine_and_a_prompt_from_here_resumes_it(joine
     here.json("rm", session)
 
 
-def test_a_message_of_a_peer_to_a_hibernated_session_there_arrives_once_as_a_peers(
+def test_a_message_of_a_peer_to_a_hibernated_session_there_is_accepted_once_as_that_of_a_peer(
     joined: TwoCommandLines,
 ) -> None:
     session, here = joined.new("sleeper"), joined.here
@@ -100,7 +100,7 @@ def test_a_message_of_a_peer_to_a_hibernated_session_there_arrives_once_as_a_pee
     here.json("rm", session)
 
 
-def test_after_a_limit_it_is_resumed_by_its_machine_as_a_person_here_says(joined: TwoCommandLines) -> None:
+def test_after_a_limit_a_session_is_resumed_by_its_machine_as_the_user_here_requests(joined: TwoCommandLines) -> None:
     here, there = joined.here, joined.there
     session = there.new("over", "window weekly 100 7200\nlimit")
     joined.until(session, lambda known: known is not None and known["state"] == "limited")
@@ -125,7 +125,7 @@ def test_after_a_limit_it_is_resumed_by_its_machine_as_a_person_here_says(joined
     here.json("stop", mine)
 
 
-def test_machines_alone_lists_them(joined: TwoCommandLines) -> None:
+def test_machines_without_arguments_lists_them(joined: TwoCommandLines) -> None:
     assert joined.here("machines", "ls").out == joined.here("machines").out
     assert joined.here("machines", "--json").json["machines"][0]["name"] == MACHINE
     assert "Commands:" in joined.here("machines", "--help").out
@@ -150,7 +150,7 @@ def test_any_command_runs_on_a_machine_with_its_output_and_exit_code(joined: Two
 
 
 @pytest.mark.parametrize("command", ["rules", "worktrees", "top", "recover", "plan ls"])
-def test_what_is_listed_of_this_machine_only_says_how_to_list_it_there(joined: TwoCommandLines, command: str) -> None:
+def test_a_list_of_this_machine_alone_shows_how_to_list_the_others(joined: TwoCommandLines, command: str) -> None:
     here, there = joined.here(*command.split()), joined.there(*command.split())
     run = f"`kasmon {command} --machine {MACHINE}`, or all"
 
@@ -163,7 +163,7 @@ def test_what_is_listed_of_this_machine_only_says_how_to_list_it_there(joined: T
     assert joined.here("machines", "run", MACHINE, "--", *command.split()).out == there.out
 
 
-def test_a_list_of_all_machines_is_one_table_and_one_array_with_each_rows_machine(
+def test_a_list_of_all_machines_is_one_table_and_one_array_with_the_machine_of_each_row(
     joined: TwoCommandLines,
 ) -> None:
     there = joined.new("loud", "say hi")
@@ -187,7 +187,7 @@ def test_a_list_of_all_machines_is_one_table_and_one_array_with_each_rows_machin
         each("rm", session)
 
 
-def test_what_is_not_listed_is_printed_for_all_machines_under_the_name_of_each(joined: TwoCommandLines) -> None:
+def test_output_that_is_not_a_list_is_printed_for_all_machines_under_the_name_of_each(joined: TwoCommandLines) -> None:
     checked = joined.here("doctor", "--machine", "all")
     lines = checked.out.splitlines()
 
@@ -196,7 +196,7 @@ def test_what_is_not_listed_is_printed_for_all_machines_under_the_name_of_each(j
     assert {"local", MACHINE} == joined.here.json("doctor", "--machine", "all")["machines"].keys()
 
 
-def test_what_is_recovered_on_all_machines_is_one_table(joined: TwoCommandLines) -> None:
+def test_a_recovery_on_all_machines_is_one_table(joined: TwoCommandLines) -> None:
     assert "Nothing is lost.\n" == joined.here("recover", "--machine", "all").out
     session = joined.new("talk", "say one")
     lock = joined.there.paths.host_lock(SessionId(session))
@@ -219,7 +219,7 @@ def test_what_is_recovered_on_all_machines_is_one_table(joined: TwoCommandLines)
     joined.there("rm", session)
 
 
-def test_what_is_unsure_on_another_machine_is_named_with_the_reason(joined: TwoCommandLines) -> None:
+def test_an_unsure_session_on_another_machine_is_named_with_the_reason(joined: TwoCommandLines) -> None:
     there, me = joined.there.paths, SessionId("aaaaaaaa")
     orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     there.folder(me).mkdir(mode=0o700, parents=True)
@@ -237,7 +237,7 @@ def test_what_is_unsure_on_another_machine_is_named_with_the_reason(joined: TwoC
     joined.there("rm", me)
 
 
-def test_what_is_recovered_on_another_machine_is_not_called_unsure(joined: TwoCommandLines) -> None:
+def test_a_recovered_session_on_another_machine_is_not_reported_as_unsure(joined: TwoCommandLines) -> None:
     there = joined.there.paths
     session = joined.there("new", "steady", "--", "sleep", "600").out.strip()
     os.kill(until(lambda: lock_holder(there.tmux_host_lock)), signal.SIGKILL)
@@ -297,7 +297,7 @@ def test_a_list_of_all_machines_names_those_that_are_unreachable(fork_server: Fo
         joined.close()
 
 
-def test_a_machine_that_cannot_be_asked_is_named_and_the_others_answer(
+def test_a_machine_that_does_not_answer_is_named_and_the_others_answer(
     joined: TwoCommandLines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in joined.here.environment.items():
@@ -311,7 +311,7 @@ def test_a_machine_that_cannot_be_asked_is_named_and_the_others_answer(
     assert f"kasmon: {MACHINE}: it could not be asked: UnicodeEncodeError(" in printed.err
 
 
-def test_a_byte_that_is_not_text_spoils_no_answer_of_a_machine() -> None:
+def test_a_byte_that_is_not_text_does_not_break_the_answer_of_a_machine() -> None:
     output = CommandOutput(exit_code=0, stdout=b'{"name": "a\xff"}', stderr=b"")
 
     assert {"name": "a\ufffd"} == delegation._read_answer(MACHINE, lambda: output).content
@@ -328,7 +328,7 @@ def test_how_to_attach_to_it_from_here_is_shown(joined: TwoCommandLines) -> None
     joined.there("rm", session)
 
 
-def test_what_is_refused_there_is_refused_here_with_the_same_code(joined: TwoCommandLines) -> None:
+def test_a_command_refused_on_the_machine_is_refused_here_with_the_same_code(joined: TwoCommandLines) -> None:
     session = joined.new("busy")
 
     refused, restarted = joined.here("rm", session), joined.here("restart", session)
@@ -355,7 +355,7 @@ def test_a_command_on_its_files_runs_there_with_its_output_and_exit_code(joined:
     assert left["session"] == session
 
 
-def test_a_worktree_is_removed_there_as_the_finish_says(joined: TwoCommandLines) -> None:
+def test_a_worktree_is_removed_on_the_machine_as_the_finish_requests(joined: TwoCommandLines) -> None:
     repo, here = Repo(joined.there.home / "unused"), joined.here
     session = joined.new("unused", "say hi", "--dir", str(repo.folder), "--worktree")
     tree = Path(joined.there.json("show", session)["session"]["worktree"]["path"])
@@ -415,7 +415,7 @@ def test_a_name_means_the_session_here_unless_it_names_the_machine(joined: TwoCo
     assert joined.here.json("show", f"{MACHINE}:twin")["session"]["id"] == there
 
 
-def test_without_the_link_nothing_is_done_and_the_reason_is_said(fork_server: ForkServer) -> None:
+def test_without_the_link_nothing_is_done_and_the_reason_is_shown(fork_server: ForkServer) -> None:
     joined = TwoCommandLines(fork_server)
     try:
         session = joined.new("fix")
@@ -449,7 +449,7 @@ def test_a_request_of_an_unreachable_machine_is_unknown_and_not_missing(fork_ser
         joined.close()
 
 
-def test_the_log_of_a_host_says_who_answered_through_the_bus(joined: TwoCommandLines) -> None:
+def test_the_log_of_a_host_names_who_answered_through_the_bus(joined: TwoCommandLines) -> None:
     session = joined.there.new("asks", "ask git push\nsay done")
     asked = joined.until(session, lambda known: known is not None and known["state"] == "asking")
     request = next(each for each in joined.here.json("inbox")["requests"] if each["session"] == asked["id"])
@@ -521,7 +521,7 @@ def test_long_texts_and_terminal_output_are_exported_and_searched_here(joined: T
     assert "recorded-words" in joined.here("export", there).out
 
 
-def test_a_blob_with_another_content_than_its_digest_says_is_not_taken(joined: TwoCommandLines) -> None:
+def test_a_blob_that_does_not_match_its_digest_is_refused(joined: TwoCommandLines) -> None:
     session = has_long_text(joined, "changed", "y" * 2_000_000 + "\nthe-true-end")
     [blob] = joined.there.paths.blobs(session).iterdir()
     blob.write_text("forged-text")
@@ -533,7 +533,7 @@ def test_a_blob_with_another_content_than_its_digest_says_is_not_taken(joined: T
     assert not joined.here.paths.blobs(session).exists()
 
 
-def test_a_bus_ends_quietly_with_its_input_and_refuses_what_is_no_stream() -> None:
+def test_a_bus_ends_quietly_with_its_input_and_refuses_an_invalid_stream() -> None:
     argv = [sys.executable, "-P", "-m", "kasmon", "bus", "--stdio"]
     ended = subprocess.run(argv, input=b"", capture_output=True, timeout=100, check=False)
     refused = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)

@@ -54,7 +54,9 @@ def notifier_of(kasmon: Cli) -> int | None:
     return lock_holder(kasmon.paths.notifier_lock)
 
 
-def test_a_request_is_pushed_once_without_a_dashboard_even_after_a_kill(kasmon: Cli, server: PushServer) -> None:
+def test_a_request_is_pushed_once_without_a_dashboard_also_if_the_process_is_killed(
+    kasmon: Cli, server: PushServer
+) -> None:
     write_config(kasmon, server)
     text = kasmon.paths.config_file.read_text()
     kasmon.paths.config_file.write_text(text.replace("url_file = ", 'url_env = "PHONE" # '))
@@ -84,7 +86,9 @@ def test_a_request_is_pushed_once_without_a_dashboard_even_after_a_kill(kasmon: 
     assert_is_secret(kasmon)
 
 
-def test_a_locked_screen_is_away_and_a_second_target_is_told_after_ten_minutes(kasmon: Cli, server: PushServer) -> None:
+def test_a_locked_screen_is_away_and_a_second_target_gets_requests_unanswered_for_ten_minutes(
+    kasmon: Cli, server: PushServer
+) -> None:
     """In this process, whose clock the test sets, as is the lock; it ends when the config has no targets.
 
     A message has a link to its request while `kasmon web` runs, unless its target says otherwise.
@@ -126,7 +130,9 @@ def test_a_locked_screen_is_away_and_a_second_target_is_told_after_ten_minutes(k
     assert not thread.is_alive()
 
 
-def test_a_dashboard_starts_the_process_once_and_says_that_the_user_is_there(kasmon: Cli, server: PushServer) -> None:
+def test_a_dashboard_with_a_session_starts_the_process_once_and_reports_the_user_as_present(
+    kasmon: Cli, server: PushServer
+) -> None:
     write_config(kasmon, server)
     operations = Operations(kasmon.paths, lambda: load(kasmon.paths), lambda: fleet(working("x")))
     asyncio.run(operations.maintain_notifier(60.0))
@@ -160,7 +166,9 @@ def assert_is_secret(kasmon: Cli) -> None:
     assert "⟨hidden⟩" == json.loads(kasmon("config", "notify.targets.hook.url").out)
 
 
-def test_a_test_message_goes_to_all_targets_or_one_and_its_receipt_says_how(kasmon: Cli, server: PushServer) -> None:
+def test_a_test_message_goes_to_all_targets_or_one_and_its_receipt_shows_the_result(
+    kasmon: Cli, server: PushServer
+) -> None:
     nothing = kasmon("notify", "test")
     assert (3, True) == (nothing.code, "[notify.targets.NAME]" in nothing.err)
     write_config(kasmon, server)
@@ -178,7 +186,7 @@ def test_a_test_message_goes_to_all_targets_or_one_and_its_receipt_says_how(kasm
     assert (3, True) == (unknown.code, "Targets of the config: 'phone', 'hook'." in unknown.err)
 
 
-def test_doctor_says_which_target_cannot_work(kasmon: Cli, server: PushServer) -> None:
+def test_doctor_shows_which_target_cannot_work(kasmon: Cli, server: PushServer) -> None:
     write_config(kasmon, server)
     (kasmon.home / "phone").chmod(0o644)
     kasmon.paths.config_file.chmod(0o644)
@@ -202,7 +210,7 @@ def test_an_address_in_an_invalid_config_is_not_shown(kasmon: Cli) -> None:
         assert (2, True, False) == (done.code, why in done.err, "verysecret" in done.err), done.err
 
 
-def test_of_two_records_that_are_written_at_once_the_newest_stays(kasmon: Cli) -> None:
+def test_of_two_records_written_at_the_same_time_the_newest_stays(kasmon: Cli) -> None:
     """Else a process that is killed then would push a message again."""
     private_folder(kasmon.paths.notifications)
     notifier = Notifier(kasmon.paths)
@@ -215,7 +223,7 @@ def test_of_two_records_that_are_written_at_once_the_newest_stays(kasmon: Cli) -
     assert "a request" in (kasmon.paths.notifications / "sent.json").read_text()
 
 
-def test_a_request_of_another_machine_is_pushed_with_its_name_and_no_more_once_it_is_answered(
+def test_a_request_of_another_machine_is_pushed_with_its_name_and_not_after_its_answer(
     fork_server: ForkServer, server: PushServer
 ) -> None:
     joined = TwoCommandLines(fork_server)

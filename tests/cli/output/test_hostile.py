@@ -130,7 +130,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: ascii(" ".join(arguments))[:40])
-def test_no_command_prints_what_acts_or_hides(hostile: Cli, arguments: list[str]) -> None:
+def test_no_command_prints_control_or_hidden_characters(hostile: Cli, arguments: list[str]) -> None:
     code, said = hostile.terminal(*arguments)
 
     assert said
@@ -149,12 +149,12 @@ def test_a_request_is_shown_with_everything_it_hides(hostile: Cli) -> None:
     assert "hidden characters" in said
 
 
-def test_what_waits_is_listed_harmlessly(hostile: Cli) -> None:
+def test_open_requests_are_listed_without_control_characters(hostile: Cli) -> None:
     assert f"{ALIVE}-1" in hostile.terminal("inbox")[1]
     assert EVIL == hostile("inbox", "--json").json["requests"][0]["shown"]
 
 
-def test_watching_prints_nothing_that_acts_either(hostile: Cli) -> None:
+def test_watching_prints_no_control_characters_either(hostile: Cli) -> None:
     code, said = hostile.terminal("ls", "--watch", typed=[("sessions", "\x03")])
 
     assert 130 == code
@@ -186,7 +186,7 @@ def test_json_is_ascii_and_whole(hostile: Cli, words: str, text: str) -> None:
     assert text in strings(done.json)
 
 
-def test_a_config_that_is_broken_is_told_harmlessly(kasmon: Cli) -> None:
+def test_a_broken_config_is_reported_without_control_characters(kasmon: Cli) -> None:
     kasmon.paths.config.mkdir(parents=True)
     kasmon.paths.config_file.write_text(f'[ui]\n"{EVIL.translate(dict.fromkeys(range(32)))}" = 1\n')
 

@@ -25,7 +25,7 @@ def in_shell(kasmon: Cli, script: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["ls", "ls --json", "new one --agent scripted --mode sdk", "--help"])
-def test_a_closed_standard_output_is_told_in_one_sentence_and_nothing_is_done(kasmon: Cli, command: str) -> None:
+def test_a_closed_standard_output_is_reported_in_one_sentence_and_nothing_is_done(kasmon: Cli, command: str) -> None:
     done = in_shell(kasmon, f'eval "$K" {command} >&-')
 
     assert 1 == done.returncode
@@ -34,7 +34,7 @@ def test_a_closed_standard_output_is_told_in_one_sentence_and_nothing_is_done(ka
     assert not list(kasmon.paths.sessions.glob("*"))
 
 
-def test_no_file_of_ours_takes_the_number_of_a_closed_stream(kasmon: Cli) -> None:
+def test_no_file_of_kasmon_gets_the_number_of_a_closed_stream(kasmon: Cli) -> None:
     """What a started host inherits as its input is /dev/null then, and not a log or a socket."""
     done = in_shell(
         kasmon, 'eval "$K" new one --agent scripted --mode sdk <&- 2>&- && eval "$K" ls --state idle <&- 2>&-'
@@ -46,7 +46,7 @@ def test_no_file_of_ours_takes_the_number_of_a_closed_stream(kasmon: Cli) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /dev/full")
 @pytest.mark.parametrize("command", ["ls", "ls --json"])
-def test_an_output_without_room_is_told_in_one_sentence(kasmon: Cli, command: str) -> None:
+def test_a_full_output_is_reported_in_one_sentence(kasmon: Cli, command: str) -> None:
     done = in_shell(kasmon, f'eval "$K" {command} >/dev/full')
 
     assert 1 == done.returncode
@@ -103,7 +103,7 @@ def test_a_log_that_is_a_fifo_makes_its_session_unsure_and_hides_no_other(kasmon
     assert sessions["one"]["id"] in kasmon("ls", "--state", "idle").out
 
 
-def test_the_fleets_own_log_that_is_a_fifo_is_told_in_one_sentence(kasmon: Cli) -> None:
+def test_a_fleet_log_that_is_a_fifo_is_reported_in_one_sentence(kasmon: Cli) -> None:
     kasmon.paths.make()
     os.mkfifo(kasmon.paths.fleet_log)
 
@@ -117,7 +117,7 @@ def test_the_fleets_own_log_that_is_a_fifo_is_told_in_one_sentence(kasmon: Cli) 
 
 
 @pytest.mark.parametrize("name", ["config.toml", "rules.toml"])
-def test_a_settings_file_that_is_a_fifo_is_told_and_blocks_no_command(kasmon: Cli, name: str) -> None:
+def test_a_settings_file_that_is_a_fifo_is_reported_and_blocks_no_command(kasmon: Cli, name: str) -> None:
     kasmon.paths.config.mkdir(mode=0o700, exist_ok=True)
     os.mkfifo(kasmon.paths.config / name)
 

@@ -30,7 +30,7 @@ def session(name: str, state: SessionState = SessionState.IDLE, **more: object) 
     return msgspec.structs.replace(plain, **more)
 
 
-def test_columns_stand_under_each_other_whatever_the_names_are_written_in() -> None:
+def test_columns_are_aligned_in_any_script() -> None:
     names = ["plain", "日本語の名前", "übergrößen", "👩‍🔬 lab", "ｗｉｄｅ"]
 
     lines = table([session(name) for name in names], NOW)
@@ -52,7 +52,7 @@ def test_the_machine_has_a_column_only_where_one_is_another() -> None:
     assert ["docs"] == [each.name for each in chosen(Fleet(sessions=(here, away)), ANY, None, "local")]
 
 
-def test_a_narrow_terminal_cuts_lines_and_says_so() -> None:
+def test_a_narrow_terminal_cuts_lines_and_reports_it() -> None:
     lines = table([session("x" * 80, last_line="日本" * 80)], NOW, width=60)
 
     assert all(width_cells(line) <= 60 for line in lines)
@@ -66,7 +66,7 @@ def test_cutting_never_takes_more_cells_than_there_are(width: int) -> None:
         assert width_cells(cut(text, width)) <= width
 
 
-def test_those_that_need_a_person_stand_first_and_children_under_their_parent() -> None:
+def test_sessions_that_need_the_user_come_first_and_children_below_their_parent() -> None:
     sessions = [
         session("done", SessionState.ENDED, exit_code=0),
         session("busy", SessionState.WORKING, mode=Mode.SDK, wave=2, task=1, peers=3),
@@ -98,11 +98,11 @@ def test_the_fleet_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(-5, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (200_000, "2d")])
-def test_an_age_is_told_in_its_largest_unit(seconds: float, shown: str) -> None:
+def test_an_age_is_shown_in_its_largest_unit(seconds: float, shown: str) -> None:
     assert shown == age(seconds)
 
 
-def test_whoever_runs_in_another_mode_than_was_asked_for_says_why_under_the_table() -> None:
+def test_a_session_in_another_mode_than_requested_gives_the_reason_below_the_table() -> None:
     sessions = [
         session("amp", fallback=PROTOCOL),
         session("over", SessionState.ENDED, fallback="long ago"),
@@ -120,7 +120,7 @@ def test_whoever_runs_in_another_mode_than_was_asked_for_says_why_under_the_tabl
 
 
 @pytest.mark.parametrize(("generation", "words"), [(0, "failed"), (1, "failed")])
-def test_an_end_that_nobody_saw_is_told_by_its_reason(generation: int, words: str) -> None:
+def test_an_end_without_a_witness_is_shown_by_its_reason(generation: int, words: str) -> None:
     ended = session("docs", SessionState.ENDED, generation=generation, end_why="claude has no login", last_line="hello")
 
     [row] = table([ended], NOW)[1:]
@@ -129,7 +129,7 @@ def test_an_end_that_nobody_saw_is_told_by_its_reason(generation: int, words: st
     assert "None" not in row
 
 
-def test_what_nobody_tells_is_null_and_what_has_ended_has_no_process() -> None:
+def test_an_unknown_value_is_null_and_an_ended_session_has_no_process() -> None:
     def told(**figures: Any) -> object:
         return session_object(session("a", tokens=Tokens(**figures)))["tokens"]
 
@@ -142,7 +142,7 @@ def test_what_nobody_tells_is_null_and_what_has_ended_has_no_process() -> None:
     )
 
 
-def test_a_broadcast_has_a_line_for_each_session_with_what_became_of_it() -> None:
+def test_a_broadcast_has_a_line_for_each_session_with_its_result() -> None:
     sessions = [session("fix-auth"), session("数")]
     receipts = [
         Receipt(id=ReceiptId("fix-auth-r1"), session=sessions[0].id, state=ReceiptState.FINISHED, exit_code=7),

@@ -32,7 +32,7 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[PlanCli]
 # check and show
 
 
-def test_a_plan_that_holds_together_is_said_to(cli: PlanCli) -> None:
+def test_a_valid_plan_is_reported_as_valid(cli: PlanCli) -> None:
     file = cli.file()
 
     assert (0, f"{file}: 3 tasks in 2 waves, no faults\n") == ((done := cli("check", file)).code, done.out)
@@ -60,7 +60,7 @@ def test_an_agent_that_is_in_no_config_is_a_fault(cli: PlanCli) -> None:
 
 
 @pytest.mark.parametrize("verb", ["check", "show", "run"])
-def test_a_file_that_is_not_there_is_not_found(cli: PlanCli, verb: str) -> None:
+def test_a_missing_file_is_not_found(cli: PlanCli, verb: str) -> None:
     done = cli(verb, str(cli.folder / "none.md"))
 
     assert 3 == done.code
@@ -81,7 +81,7 @@ def test_a_plan_is_drawn(cli: PlanCli) -> None:
     assert 4 == len(words(cli("show", cli.file(), "--wave", "2")))
 
 
-def test_a_wave_that_is_none_is_a_usage_error(cli: PlanCli) -> None:
+def test_an_unknown_wave_is_a_usage_error(cli: PlanCli) -> None:
     done = cli("show", cli.file(), "--wave", "3")
 
     assert (2, True) == (done.code, "there is no wave 3" in done.err)
@@ -107,7 +107,7 @@ def test_a_plan_that_runs_is_drawn_with_the_state_of_its_tasks(cli: PlanCli) -> 
     assert ["tidy: running", "asks: task 2 failed: retry, replace, skip, or abort"] == list(said[-2:])
 
 
-def test_a_claim_with_nothing_changed_is_drawn_as_one(cli: PlanCli) -> None:
+def test_a_claim_without_changes_is_drawn_as_one(cli: PlanCli) -> None:
     book = cli.agreed(*done("1"), began("2"), claimed("2", changed=0, text="all dusted"))
 
     said = cli("show", book.plan).out
@@ -132,7 +132,7 @@ def test_for_programs_a_plan_is_one_object_with_every_task(cli: PlanCli) -> None
     assert None is cli.json("show", cli.file(name="other.md"))["plan"]["id"]
 
 
-def test_a_plan_shows_what_really_ran_and_not_what_its_config_says_now(cli: PlanCli) -> None:
+def test_a_plan_shows_the_command_that_ran_and_not_that_of_its_current_config(cli: PlanCli) -> None:
     ran = began("1", agent="claude", mode="tmux", sandbox="jail", argv=("claude", "-x"), name="tidy-W1-T1")
     book = cli.agreed(
         ran,
@@ -164,7 +164,7 @@ def test_init_writes_an_example_that_check_accepts_and_overwrites_nothing(cli: P
     assert 2 == cli("init", str(cli.folder / "plan.txt")).code
 
 
-def test_warnings_are_said_by_check_and_before_anybody_agrees(cli: PlanCli) -> None:
+def test_warnings_are_shown_by_check_and_before_the_consent(cli: PlanCli) -> None:
     file = cli.file(PLAN.replace("say swept", "**Note:** say swept"))
     why = (
         "'**Note:**' is not a field of a task and is read as its text; the fields are Check, Agent, "
@@ -216,7 +216,7 @@ def test_the_machine_of_each_task_is_shown_while_it_runs(cli: PlanCli) -> None:
 # Nothing runs unseen
 
 
-def test_without_a_terminal_nothing_runs_that_nobody_agreed_to(cli: PlanCli) -> None:
+def test_without_a_terminal_nothing_runs_without_consent(cli: PlanCli) -> None:
     for more in ([], ["--ci"], ["--json"]):
         done = cli("run", cli.file(), *more)
         assert 4 == done.code
@@ -240,7 +240,7 @@ def test_on_a_terminal_only_a_yes_is_one(kasmon: Cli, typed: str, said: str) -> 
     assert not kasmon.paths.plans.exists()
 
 
-def test_a_command_of_several_lines_is_shown_on_one_that_nothing_can_hide(cli: PlanCli) -> None:
+def test_a_command_of_several_lines_is_shown_on_one_line_without_hidden_parts(cli: PlanCli) -> None:
     file = cli.file('[[task]]\nrun = "true\\r\\u001b[2K\\nrm -rf ~"\n', "p.toml")
 
     err = cli("run", file, "--json").err
@@ -271,14 +271,14 @@ def test_a_task_that_cannot_have_its_sandbox_here_is_refused_with_the_reason_and
     assert [] == plans(cli.paths)
 
 
-def test_a_profile_whose_sandbox_cannot_be_made_is_refused_too(cli: PlanCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_whose_sandbox_is_unavailable_is_refused_too(cli: PlanCli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/none")
     write_private(cli.paths.config / "config.toml", b'[agents.shell]\nprogram = "/bin/sh"\nsandbox = "jail"\n')
 
     assert 69 == cli("check", cli.file('[[task]]\nrun = "x"\n', "p.toml")).code
 
 
-def test_a_command_does_not_go_on_in_a_terminal_that_is_confined_otherwise(cli: PlanCli) -> None:
+def test_a_command_does_not_continue_in_a_terminal_with_another_sandbox(cli: PlanCli) -> None:
     file = cli.file(
         '[[task]]\nid = "a"\nrun = "x"\n[[task]]\nid = "b"\nrun = "y"\ninherits = "a"\nsandbox = "jail"\n', "p.toml"
     )
@@ -288,7 +288,7 @@ def test_a_command_does_not_go_on_in_a_terminal_that_is_confined_otherwise(cli: 
     assert "task 'b' cannot run in its sandbox: it inherits the terminal of 'a', whose sandbox is none" in done.err
 
 
-def test_what_nobody_agreed_to_is_not_handed_to_a_task_by_itself(cli: PlanCli) -> None:
+def test_a_credential_without_consent_is_not_passed_to_a_task(cli: PlanCli) -> None:
     write_private(
         cli.paths.config / "config.toml",
         b'[agents.shell]\nprogram = "/bin/sh"\nconfined.credentials = [{ name = "T", variable = "T" }]\n',
@@ -310,13 +310,13 @@ def test_what_confines_its_tasks_is_shown_before_anybody_agrees_and_a_faulty_pla
 @pytest.mark.parametrize(
     ("more", "why"), [(["--dir", "/no/such"], "does not exist"), (["--wave", "9"], "there is no wave 9")]
 )
-def test_a_run_that_makes_no_sense_is_refused(cli: PlanCli, more: list[str], why: str) -> None:
+def test_an_invalid_run_is_refused(cli: PlanCli, more: list[str], why: str) -> None:
     done = cli("run", cli.file(), "--yes", *more)
 
     assert (2, True, []) == (done.code, why in done.err, plans(cli.paths))
 
 
-def test_a_worktree_without_a_repository_is_refused_before_anything_is_begun(cli: PlanCli) -> None:
+def test_a_worktree_without_a_repository_is_refused_before_the_start(cli: PlanCli) -> None:
     done = cli("run", cli.file("**Worktree:** own\n" + PLAN), "--yes")
 
     assert (2, []) == (done.code, plans(cli.paths))
@@ -333,7 +333,9 @@ def test_a_worktree_without_a_repository_is_refused_before_anything_is_begun(cli
     ],
     ids=["no repository", "no commit", "a branch", "none"],
 )
-def test_check_refuses_what_run_would(cli: PlanCli, repository: Callable[[Path], object], code: int, why: str) -> None:
+def test_check_refuses_what_run_refuses(
+    cli: PlanCli, repository: Callable[[Path], object], code: int, why: str
+) -> None:
     repository(cli.folder)
     file = cli.file("**Worktree:** own\n" + PLAN)
     check, run_ = cli("check", file), cli("run", file)
@@ -344,7 +346,7 @@ def test_check_refuses_what_run_would(cli: PlanCli, repository: Callable[[Path],
         assert check.err == run_.err
 
 
-def test_check_names_what_the_worktrees_will_not_hold(cli: PlanCli) -> None:
+def test_check_names_the_files_that_the_worktrees_will_not_have(cli: PlanCli) -> None:
     Repo(cli.folder)
     file = cli.file("**Worktree:** own\n" + PLAN)
 
@@ -376,7 +378,7 @@ def test_check_looks_at_the_folder_in_which_the_plan_would_run(cli: PlanCli) -> 
     ],
     ids=["accept", "retry", "skip", "skip failed", "replace"],
 )
-def test_a_decision_on_a_task_is_noted(
+def test_a_decision_on_a_task_is_logged(
     cli: PlanCli, words_: tuple[str, ...], facts: tuple[PlanFact, ...], state: TaskState
 ) -> None:
     text = PLAN if words_[1] == "1" else '[[task]]\nid = "sweep"\nprompt = "say x"\n'
@@ -391,7 +393,7 @@ def test_a_decision_on_a_task_is_noted(
     assert ("codex" if verb == "replace" else "") == book.run.of(task).agent
 
 
-def test_a_plan_is_paused_resumed_advanced_and_given_up(cli: PlanCli) -> None:
+def test_a_plan_is_paused_resumed_advanced_and_aborted(cli: PlanCli) -> None:
     book = cli.agreed(*done("1"), *done("2"))
 
     for verb in ("pause", "resume", "advance", "abort"):
@@ -412,7 +414,7 @@ def test_a_plan_is_paused_resumed_advanced_and_given_up(cli: PlanCli) -> None:
         (("replace", "tidy", "1", "--agent", "gpt"), 2, "there is no agent 'gpt'"),
     ],
 )
-def test_a_decision_that_makes_no_sense_is_refused(cli: PlanCli, words_: tuple[str, ...], code: int, why: str) -> None:
+def test_an_invalid_decision_is_refused(cli: PlanCli, words_: tuple[str, ...], code: int, why: str) -> None:
     book = cli.agreed()
     size = book.size()
     result = cli(*words_)
@@ -421,7 +423,7 @@ def test_a_decision_that_makes_no_sense_is_refused(cli: PlanCli, words_: tuple[s
     assert size == book.size()
 
 
-def test_a_plan_that_is_over_takes_no_decision(cli: PlanCli) -> None:
+def test_an_ended_plan_accepts_no_decision(cli: PlanCli) -> None:
     cli.agreed(PlanEnded(at=9, outcome="failed"))
 
     for words_ in (("pause", "tidy"), ("skip", "tidy", "1"), ("apply", "tidy", "--yes")):
@@ -432,7 +434,7 @@ def test_a_plan_that_is_over_takes_no_decision(cli: PlanCli) -> None:
 # Edits
 
 
-def test_a_file_that_was_not_edited_says_so(cli: PlanCli) -> None:
+def test_an_unedited_file_is_reported(cli: PlanCli) -> None:
     cli.agreed()
 
     assert "tidy: its file does not differ from the running plan\n" == cli("diff", "tidy").out
@@ -440,13 +442,13 @@ def test_a_file_that_was_not_edited_says_so(cli: PlanCli) -> None:
     assert {"changes": [], "refused": []}.items() <= cli.json("apply", "tidy", "--yes").items()
 
 
-def test_a_toml_plan_without_a_name_is_not_called_edited(cli: PlanCli) -> None:
+def test_a_toml_plan_without_a_name_is_not_reported_as_edited(cli: PlanCli) -> None:
     cli.agreed(text='[[task]]\nprompt = "say x"\n', name="sweep.toml")
 
     assert "sweep: its file does not differ from the running plan\n" == cli("diff", "sweep").out
 
 
-def test_an_edit_is_shown_and_changes_nothing_until_it_is_agreed_to(cli: PlanCli) -> None:
+def test_an_edit_is_shown_and_changes_nothing_before_the_consent(cli: PlanCli) -> None:
     book = cli.agreed(began("1"))
     cli.file(PLAN.replace("say swept", "say other"))
     refused = cli("apply", "tidy", "--yes")
@@ -464,7 +466,7 @@ def test_an_edit_is_shown_and_changes_nothing_until_it_is_agreed_to(cli: PlanCli
     assert ["sweep", "dust", "polish", "rest"] == [task["title"] for task in cli.json("show", "tidy")["plan"]["tasks"]]
 
 
-def test_an_edit_that_takes_away_what_has_begun_is_refused(cli: PlanCli) -> None:
+def test_an_edit_that_removes_a_started_task_is_refused(cli: PlanCli) -> None:
     book = cli.agreed(began("2"))
     cli.file("## Wave 1\n### Task 1: sweep\nsay swept\n")
 
@@ -476,7 +478,7 @@ def test_an_edit_that_takes_away_what_has_begun_is_refused(cli: PlanCli) -> None
 
 
 @pytest.mark.parametrize(("text", "code"), [("## Wave 1\n", 2), (None, 3)])
-def test_a_file_that_is_faulty_or_gone_is_not_taken_over(cli: PlanCli, text: str | None, code: int) -> None:
+def test_a_faulty_or_missing_file_is_not_applied(cli: PlanCli, text: str | None, code: int) -> None:
     book = cli.agreed()
     if text is None:
         Path(book.run.file).unlink()
@@ -490,7 +492,7 @@ def test_a_file_that_is_faulty_or_gone_is_not_taken_over(cli: PlanCli, text: str
 # All of them
 
 
-def test_plans_are_listed_by_when_they_began(cli: PlanCli) -> None:
+def test_plans_are_listed_by_their_start(cli: PlanCli) -> None:
     assert "No plan has been run yet.\n" == cli("ls").out
     cli.agreed(*done("1"))
     cli.agreed(PlanEnded(at=1, outcome="done"), name="b.md", text=PLAN.replace("# Tidy", "# Aa"))
@@ -504,7 +506,9 @@ def test_plans_are_listed_by_when_they_began(cli: PlanCli) -> None:
 # Worktrees
 
 
-def test_worktrees_are_removed_where_nothing_is_lost_or_named(cli: PlanCli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worktrees_without_unsaved_work_are_removed_and_the_others_named(
+    cli: PlanCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(cli.folder))
     repo = Repo(cli.folder)
     book = cli.agreed()
@@ -529,7 +533,7 @@ def test_worktrees_are_removed_where_nothing_is_lost_or_named(cli: PlanCli, monk
     assert (trees / "foreign" / "thesis").exists()
 
 
-def test_ignored_files_are_listed_before_a_worktree_goes_and_keep_it_unless_a_pattern_says_otherwise(
+def test_ignored_files_are_listed_before_a_worktree_is_removed_and_keep_it_unless_a_pattern_matches(
     cli: PlanCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(cli.folder))
@@ -573,7 +577,7 @@ RUN = run(
 )
 
 
-def test_a_report_in_words_has_a_line_for_each_task(cli: PlanCli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_report_has_a_line_for_each_task(cli: PlanCli, capsys: pytest.CaptureFixture[str]) -> None:
     report(OF, RUN, "text", "")
 
     assert [
@@ -584,7 +588,7 @@ def test_a_report_in_words_has_a_line_for_each_task(cli: PlanCli, capsys: pytest
     ] == capsys.readouterr().out.splitlines()
 
 
-def test_a_report_for_programs_is_the_plans_object(cli: PlanCli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_json_report_is_the_plans_object(cli: PlanCli, capsys: pytest.CaptureFixture[str]) -> None:
     report(OF, RUN, "json", "")
     plan = as_json(capsys.readouterr().out)["plan"]
 
@@ -621,7 +625,9 @@ def test_a_plan_shows_the_branch_the_base_and_the_check_of_each_task(cli: PlanCl
 STOPPED = run(*done("1"), began("2"), steered("stop"), headless=True)
 
 
-def test_the_report_of_a_stopped_plan_names_tasks_not_run(cli: PlanCli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_a_stopped_plan_names_the_tasks_that_did_not_run(
+    cli: PlanCli, capsys: pytest.CaptureFixture[str]
+) -> None:
     error = PlanStoppedError("plan 'tidy' was stopped by SIGINT.", hint="Resume it.")
     for form in ("text", "json", "junit"):
         report(OF, STOPPED, form, f"{cli.folder}/report.{form}", error)
@@ -634,7 +640,7 @@ def test_the_report_of_a_stopped_plan_names_tasks_not_run(cli: PlanCli, capsys: 
     assert ["stopped while running", "did not run"] == skipped
 
 
-def test_what_was_only_claimed_is_said_in_junit_too(cli: PlanCli) -> None:
+def test_a_claimed_task_is_marked_in_junit_too(cli: PlanCli) -> None:
     file = cli.folder / "report.xml"
     report(OF, run(*done("1"), PlanEnded(at=9, outcome="claimed")), "junit", str(file))
 

@@ -169,7 +169,7 @@ prompt = "hang"
 """
 
 
-def test_a_plan_asks_survives_its_runner_hands_on_results_and_is_given_up(line: Cli) -> None:
+def test_a_plan_asks_survives_a_killed_runner_passes_results_on_and_is_aborted(line: Cli) -> None:
     (line.home / "asking.toml").write_text(ASKING)
     assert "asking\n" == line("plan", "run", "asking.toml", "--yes").out.splitlines(keepends=True)[-1]
     request = line.request()
@@ -241,7 +241,7 @@ run = "true"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_ci_stops_the_plan_in_order_and_says_how_to_resume_it(line: Cli, number: signal.Signals) -> None:
+def test_a_signal_to_ci_stops_the_plan_in_order_and_shows_how_to_resume_it(line: Cli, number: signal.Signals) -> None:
     (line.home / "stop.toml").write_text(STOPPED)
     with subprocess.Popen(
         [*KASMON, "plan", "run", "stop.toml", "--ci", "--yes", "--output", "report.txt"],
@@ -329,7 +329,7 @@ run = 'echo "$KNOB $PWD" > four'
 
 
 @pytest.mark.skipif(not Path("/bin/bash").exists(), reason="needs bash")
-def test_commands_go_on_in_the_terminal_of_the_one_before(line: Cli) -> None:
+def test_commands_continue_in_the_terminal_of_the_one_before(line: Cli) -> None:
     """clive's example: 1 and 2 at once in two terminals, 3 goes on in that of 1, 4 comes after 3 in its own."""
     with (line.paths.config / "config.toml").open("a") as config:
         config.write('[agents.shell]\nprogram = "/bin/bash"\n')
@@ -349,7 +349,7 @@ def test_commands_go_on_in_the_terminal_of_the_one_before(line: Cli) -> None:
     assert {"ended"} == {session["state"] for session in line.json("ls")["sessions"]}
 
 
-def test_after_kill_9_of_everything_recover_goes_on_where_it_was(line: Cli) -> None:
+def test_after_kill_9_of_all_processes_recover_continues_the_plan(line: Cli) -> None:
     tasks_ = '[[task]]\nprompt = "ask make\\nsay made"\n[[task]]\nneeds = [1]\nprompt = "say after"\n'
     (line.home / "crash.toml").write_text(f'without_check = "advance"\n{tasks_}')
     assert 0 == line("plan", "run", "crash.toml", "--yes").code

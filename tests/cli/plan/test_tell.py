@@ -10,7 +10,7 @@ def crew(kasmon: Cli) -> list[str]:
     return [kasmon.new(name, "hang", "--task", n, *place) for n, name in (("1", "a"), ("2", "b"), ("3", "c"))]
 
 
-def test_a_peer_and_a_wave_get_it_each_with_a_receipt(kasmon: Cli) -> None:
+def test_a_peer_and_a_wave_get_the_message_each_with_a_receipt(kasmon: Cli) -> None:
     teller, b, c = crew(kasmon)
     until(lambda: 3 == len(kasmon.json("ls", "--state", "working")["sessions"]), LIMIT_S)
 
@@ -22,7 +22,7 @@ def test_a_peer_and_a_wave_get_it_each_with_a_receipt(kasmon: Cli) -> None:
     assert "c: queued" in kasmon("tell", "c", "say again", KASMON_SESSION=teller).out
 
 
-def test_of_a_wave_the_one_that_takes_no_more_is_named_and_the_others_get_it(kasmon: Cli) -> None:
+def test_in_a_wave_the_peer_that_accepts_no_more_is_named_and_the_others_get_the_message(kasmon: Cli) -> None:
     teller, _, _ = crew(kasmon)
     until(lambda: 3 == len(kasmon.json("ls", "--state", "working")["sessions"]), LIMIT_S)
     for _ in range(6):

@@ -45,7 +45,7 @@ def test_links_are_listed_and_revoked(kasmon: Cli) -> None:
     assert "No link was revoked" in kasmon("web", "links", "revoke", "--all").out
 
 
-def test_what_is_meant_has_to_be_said(kasmon: Cli) -> None:
+def test_the_revoke_command_requires_its_target(kasmon: Cli) -> None:
     for words in ((), ("one", "--all")):
         done = kasmon("web", "links", "revoke", *words)
         assert (2, "") == (done.code, done.out)

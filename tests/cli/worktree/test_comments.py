@@ -63,7 +63,7 @@ def test_a_comment_is_edited_resolved_reopened_and_removed(kasmon: Cli) -> None:
     assert [] == told("rm", name, other)
 
 
-def test_what_names_no_line_of_a_file_in_the_worktree_is_refused(kasmon: Cli) -> None:
+def test_a_comment_on_an_unknown_line_of_the_worktree_is_refused(kasmon: Cli) -> None:
     repo = started(kasmon)
     (repo.folder / "link").symlink_to("/etc/passwd")
 

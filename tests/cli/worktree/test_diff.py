@@ -4,7 +4,7 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.turns import started, turn, write
 
 
-def test_the_last_turn_any_turn_and_the_branch_are_told_apart(kasmon: Cli) -> None:
+def test_the_last_turn_any_turn_and_the_branch_are_distinguished(kasmon: Cli) -> None:
     repo = started(kasmon)
     turn(kasmon, lambda: write(repo.folder / "a.txt", "first\n"))
     write(repo.folder / "mine.txt", "by hand\n")
@@ -30,7 +30,7 @@ def test_a_turn_that_is_not_stored_is_refused(kasmon: Cli) -> None:
     assert "The files of turn 9 are unknown: the stored turns are 1 to 1." in done.err
 
 
-def test_what_a_file_contains_is_shown_and_never_drawn(kasmon: Cli) -> None:
+def test_file_content_is_printed_without_control_characters(kasmon: Cli) -> None:
     repo = started(kasmon)
     turn(kasmon, lambda: write(repo.folder / "a\x1b[31m.txt", "\x1b]0;title\x07\x1b[2J\n"))
 
@@ -38,7 +38,7 @@ def test_what_a_file_contains_is_shown_and_never_drawn(kasmon: Cli) -> None:
         assert "\x1b" not in kasmon("diff", "one", *words).out
 
 
-def test_without_a_worktree_it_says_so(kasmon: Cli) -> None:
+def test_a_session_without_a_worktree_is_reported(kasmon: Cli) -> None:
     kasmon.new("one", "")
 
     assert "is not in a git repository" in kasmon("diff", "one").err

@@ -48,7 +48,7 @@ def of_checkout(repo: Repo) -> tuple[str, ...]:
     )
 
 
-def test_without_an_action_it_lists_what_is_left_and_changes_nothing(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_without_an_action_finish_lists_the_open_work_and_changes_nothing(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.commit("mine.txt", at=tree)
     repo.commit("theirs.txt")
     (tree / "new.txt").write_text("new\n")
@@ -77,7 +77,7 @@ def test_an_empty_proposal_of_another_machine_is_a_proposal_and_lists_nothing(ka
     assert (2, "a proposal needs a text that says what was done.") == (done.code, done.json["error"]["message"])
 
 
-def test_the_name_of_who_proposes_it_on_another_machine_is_limited(kasmon: Cli) -> None:
+def test_the_name_of_the_proposer_on_another_machine_is_limited(kasmon: Cli) -> None:
     assert 0 == kasmon("new", "fix", *SCRIPTED, f"--actor={ACTOR}").code
     assert 0 == kasmon("finish", "fix", "--propose=done", f"--actor={ACTOR}", "--json").code
 
@@ -86,7 +86,7 @@ def test_the_name_of_who_proposes_it_on_another_machine_is_limited(kasmon: Cli) 
     assert "n" * 81 not in str(shown)
 
 
-def test_a_commit_is_the_persons_has_all_changes_and_runs_the_hooks(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_a_commit_is_the_users_has_all_changes_and_runs_the_hooks(kasmon: Cli, repo: Repo, tree: Path) -> None:
     hook(repo, "pre-commit", f"touch {kasmon.home}/ran")
     (tree / "file0.txt").write_text("changed\n")
     (tree / "new.txt").write_text("new\n")
@@ -116,14 +116,14 @@ def test_a_hook_that_refuses_a_commit_leaves_the_index_as_it_was(kasmon: Cli, re
     assert (before, repo.head) == (repo.git("status", "--porcelain", at=tree), repo.git("rev-parse", "HEAD", at=tree))
 
 
-def test_a_commit_of_nothing_says_so(kasmon: Cli, tree: Path) -> None:
+def test_a_commit_without_changes_is_reported(kasmon: Cli, tree: Path) -> None:
     done = finish(kasmon, "--commit")
 
     assert (0, "nothing to commit\n") == (done.code, done.out)
 
 
 @pytest.mark.parametrize("how", ["rebase", "merge"])
-def test_an_update_brings_in_the_base(kasmon: Cli, repo: Repo, tree: Path, how: str) -> None:
+def test_an_update_merges_the_base(kasmon: Cli, repo: Repo, tree: Path, how: str) -> None:
     repo.commit("mine.txt", at=tree)
     repo.commit("theirs.txt")
 
@@ -136,7 +136,9 @@ def test_an_update_brings_in_the_base(kasmon: Cli, repo: Repo, tree: Path, how: 
 
 
 @pytest.mark.parametrize("how", ["rebase", "merge"])
-def test_an_update_with_conflicts_changes_nothing_or_keeps_them(kasmon: Cli, repo: Repo, tree: Path, how: str) -> None:
+def test_an_update_with_conflicts_changes_nothing_unless_requested(
+    kasmon: Cli, repo: Repo, tree: Path, how: str
+) -> None:
     head = repo.commit("file0.txt", "mine\n", at=tree)
     repo.commit("file0.txt", "theirs\n")
 
@@ -183,7 +185,9 @@ def test_a_push_runs_its_hook_and_sets_the_upstream(kasmon: Cli, repo: Repo, rem
 
 
 @pytest.mark.parametrize("base", ["main", "origin/main"])
-def test_an_update_fetches_if_asked_and_moves_no_branch(kasmon: Cli, repo: Repo, remote: Path, base: str) -> None:
+def test_an_update_fetches_the_base_first_only_if_asked_and_moves_no_branch(
+    kasmon: Cli, repo: Repo, remote: Path, base: str
+) -> None:
     assert 0 == kasmon("new", "fix", *SCRIPTED, "--base", base, "--dir", str(repo.folder)).code
     tree = kasmon.home / "shop-worktrees" / "fix"
     repo.commit("mine.txt", at=tree)
@@ -209,7 +213,9 @@ def test_an_update_fetches_if_asked_and_moves_no_branch(kasmon: Cli, repo: Repo,
     )
 
 
-def test_a_failed_fetch_or_one_of_two_histories_is_undone(kasmon: Cli, repo: Repo, remote: Path, tree: Path) -> None:
+def test_a_fetch_that_fails_or_gets_a_base_of_two_histories_changes_nothing(
+    kasmon: Cli, repo: Repo, remote: Path, tree: Path
+) -> None:
     head = repo.commit("mine.txt", at=tree)
     (tree / "new.txt").write_text("new\n")
     repo.commit("local.txt")
@@ -256,7 +262,9 @@ def test_without_a_remote_a_push_is_refused(kasmon: Cli, repo: Repo, tree: Path)
 
 @pytest.mark.parametrize("how", ["--merge", "--squash", "--ff"])
 @pytest.mark.parametrize("is_checked_out", [True, False])
-def test_it_is_merged_into_any_base(kasmon: Cli, repo: Repo, tree: Path, how: str, is_checked_out: bool) -> None:
+def test_a_branch_is_merged_into_its_base_wherever_that_is_checked_out(
+    kasmon: Cli, repo: Repo, tree: Path, how: str, is_checked_out: bool
+) -> None:
     if how != "--ff":
         repo.commit("theirs.txt")
     if not is_checked_out:
@@ -283,7 +291,9 @@ def test_it_is_merged_into_any_base(kasmon: Cli, repo: Repo, tree: Path, how: st
 
 @pytest.mark.parametrize("work", ["changed", "untracked", "ignored", "staged", "folder"])
 @pytest.mark.parametrize("how", ["--merge", "--squash", "--ff", "--take-over"])
-def test_uncommitted_files_of_a_checkout_stay_as_is(kasmon: Cli, repo: Repo, tree: Path, work: str, how: str) -> None:
+def test_files_of_a_checkout_that_are_not_committed_are_never_touched(
+    kasmon: Cli, repo: Repo, tree: Path, work: str, how: str
+) -> None:
     (repo.folder / ".git" / "info" / "exclude").write_text("*.log\nout\n")
     repo.commit("file0.txt", "two\n", at=tree)
     (tree / "new.txt").write_text("theirs\n")
@@ -317,7 +327,9 @@ def test_a_merge_with_conflicts_is_refused_and_changes_nothing(kasmon: Cli, repo
     assert (4, True, before) == (done.code, "conflicts in 'file0.txt'" in done.err, of_checkout(repo))
 
 
-def test_a_hook_that_refuses_a_squashed_commit_leaves_the_checkout_alone(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_a_hook_that_refuses_a_squashed_commit_leaves_the_checkout_as_it_was(
+    kasmon: Cli, repo: Repo, tree: Path
+) -> None:
     repo.commit("mine.txt", at=tree)
     (repo.folder / "file0.txt").write_text("stays\n")
     hook(repo, "commit-msg", "exit 1")
@@ -327,7 +339,7 @@ def test_a_hook_that_refuses_a_squashed_commit_leaves_the_checkout_alone(kasmon:
     assert before == of_checkout(repo)
 
 
-def test_changes_are_taken_over_into_the_checkout_without_a_commit(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_changes_are_applied_to_the_checkout_without_a_commit(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.commit("mine.txt", at=tree)
     head = repo.head
 
@@ -337,7 +349,7 @@ def test_changes_are_taken_over_into_the_checkout_without_a_commit(kasmon: Cli, 
     assert (head, "A  mine.txt") == (repo.head, repo.git("status", "--porcelain"))
 
 
-def test_uncommitted_work_is_not_left_behind_by_a_merge(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_uncommitted_work_is_not_lost_by_a_merge(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.commit("mine.txt", at=tree)
     (tree / "new.txt").write_text("new\n")
 
@@ -390,7 +402,7 @@ def test_a_plan_is_carried_out_only_as_long_as_nothing_changed(kasmon: Cli, repo
     assert 4 == kasmon("finish", "fix", "--commit", "--merge", "--digest", digest).code, "once only"
 
 
-def test_without_a_terminal_nothing_is_done_unasked(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_without_a_terminal_nothing_is_done_without_consent(kasmon: Cli, repo: Repo, tree: Path) -> None:
     (tree / "new.txt").write_text("new\n")
 
     done = kasmon("finish", "fix", "--commit")
@@ -401,7 +413,7 @@ def test_without_a_terminal_nothing_is_done_unasked(kasmon: Cli, repo: Repo, tre
     assert (0, "") == (code, repo.git("status", "--porcelain", at=tree)), shown
 
 
-def test_what_a_pull_request_needs_is_sent_to_the_agent(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_failed_checks_of_a_pull_request_are_sent_to_the_agent(kasmon: Cli, repo: Repo, tree: Path) -> None:
     repo.git("remote", "add", "origin", ADDRESSES["gh"])
     ForgeClient(kasmon.home / "bin", "gh")
     path = f"{kasmon.home}/bin:{os.environ['PATH']}"
@@ -424,7 +436,7 @@ def discard(kasmon: Cli, *options: str) -> Any:
     return kasmon.json("finish", "fix", "--discard", *options, "--digest", digest, "--confirm-name", "fix")
 
 
-def test_a_discard_is_agreed_by_name_and_says_where_the_work_is(kasmon: Cli, repo: Repo, tree: Path) -> None:
+def test_a_discard_is_confirmed_by_name_and_names_the_backup(kasmon: Cli, repo: Repo, tree: Path) -> None:
     committed = repo.commit("mine.txt", "committed\n", at=tree)
     (tree / "staged.txt").write_text("staged\n")
     repo.git("add", "staged.txt", at=tree)

@@ -6,7 +6,7 @@ from tests.support.cli.turns import started, write
 LINES = [f"line {number}" for number in range(1, 31)]
 
 
-def test_a_hunk_is_reverted_or_staged_once_a_person_agrees_and_that_is_undone(kasmon: Cli) -> None:
+def test_a_hunk_is_reverted_or_staged_once_the_user_confirms_and_can_be_undone(kasmon: Cli) -> None:
     repo = started(kasmon)
     repo.commit("a.txt", "\n".join(LINES) + "\n")
     path = repo.folder / "a.txt"
@@ -43,7 +43,7 @@ def test_a_hunk_is_reverted_or_staged_once_a_person_agrees_and_that_is_undone(ka
     assert "one\n" == (repo.folder / "file0.txt").read_text()
 
 
-def test_what_names_no_hunk_is_refused(kasmon: Cli) -> None:
+def test_an_unknown_hunk_is_refused(kasmon: Cli) -> None:
     repo = started(kasmon)
     write(repo.folder / "new.txt", "hello\n")
 

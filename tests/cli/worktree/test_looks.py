@@ -82,7 +82,7 @@ def repo(kasmon: Cli) -> Repo:
     return repo
 
 
-def test_no_look_runs_a_program_of_the_repository(kasmon: Cli, repo: Repo) -> None:
+def test_no_read_command_runs_a_program_of_the_repository(kasmon: Cli, repo: Repo) -> None:
     tree = kasmon.home / "shop-worktrees" / "one"
     repo.commit("a.evil", "base\n")
     trap = Trap(kasmon.home, repo)

@@ -35,7 +35,7 @@ def change(repo: Repo, name: str, file: str, text: str) -> None:
     repo.commit(file, text, at=tree(repo, name))
 
 
-def test_it_says_which_conflict_and_takes_those_first_that_do_not(kasmon: Cli, repo: Repo) -> None:
+def test_the_merge_order_names_conflicts_and_puts_branches_without_them_first(kasmon: Cli, repo: Repo) -> None:
     change(repo, "one", "shared.txt", "mine\n")
     change(repo, "two", "shared.txt", "other\n")
     change(repo, "three", "new.txt", "new\n")
@@ -121,7 +121,7 @@ def test_a_check_that_fails_on_the_base_merges_nothing(kasmon: Cli, repo: Repo) 
     assert 4 == len(repo.git("worktree", "list").splitlines())
 
 
-def test_what_is_not_committed_is_refused_and_a_branch_without_commits_is_skipped(kasmon: Cli, repo: Repo) -> None:
+def test_uncommitted_work_is_refused_and_a_branch_without_commits_is_skipped(kasmon: Cli, repo: Repo) -> None:
     change(repo, "one", "a.txt", "a\n")
     planned = kasmon.json("merge-plan", "one", "two", "--dry-run")["plan"]
     (tree(repo, "two") / "new.txt").write_text("new\n")

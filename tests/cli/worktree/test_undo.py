@@ -4,7 +4,7 @@ from tests.support.cli.cli_runner import Cli
 from tests.support.cli.turns import started, turn, write
 
 
-def test_a_turn_is_undone_once_a_person_agrees_and_the_undo_is_taken_back(kasmon: Cli) -> None:
+def test_a_turn_is_undone_once_the_user_confirms_and_the_undo_is_reverted(kasmon: Cli) -> None:
     repo = started(kasmon)
     turn(kasmon, lambda: write(repo.folder / "file0.txt", "two\n"))
     head = repo.head

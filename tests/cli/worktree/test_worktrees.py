@@ -24,7 +24,7 @@ def repo(kasmon: Cli) -> Repo:
     return Repo(kasmon.home / "shop")
 
 
-def test_a_session_in_a_new_worktree_says_where_it_works_and_from_which_commit(kasmon: Cli, repo: Repo) -> None:
+def test_a_session_in_a_new_worktree_shows_its_folder_and_its_base_commit(kasmon: Cli, repo: Repo) -> None:
     repo.commit("in/a.txt")
 
     done = kasmon("new", "fix login", *SCRIPTED, "--worktree", "--dir", str(repo.folder / "in"))
@@ -43,14 +43,14 @@ def test_a_session_in_a_new_worktree_says_where_it_works_and_from_which_commit(k
     )
 
 
-def test_before_the_first_session_there_are_none(kasmon: Cli) -> None:
+def test_before_the_first_session_there_are_no_worktrees(kasmon: Cli) -> None:
     listed, missing = kasmon("worktrees"), kasmon("worktrees", "gc", "fix")
 
     assert (0, "No worktrees.\n", "") == (listed.code, listed.out, listed.err)
     assert (3, "kasmon: there is no worktree 'fix'. See `kasmon worktrees`.\n") == (missing.code, missing.err)
 
 
-def test_what_is_left_to_do_of_a_branch_is_shown(kasmon: Cli, repo: Repo) -> None:
+def test_the_open_work_of_a_branch_is_shown(kasmon: Cli, repo: Repo) -> None:
     assert 0 == kasmon("new", "fix", *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
     kasmon.new("other")
     path = kasmon.home / "shop-worktrees" / "fix"
@@ -71,7 +71,7 @@ def test_what_is_left_to_do_of_a_branch_is_shown(kasmon: Cli, repo: Repo) -> Non
     assert listed["fix"] == kasmon.json("worktrees")["worktrees"][0]["branch"]
 
 
-def test_a_second_agent_in_one_checkout_is_warned_of_by_new_and_on_its_row(kasmon: Cli, repo: Repo) -> None:
+def test_a_second_agent_in_one_checkout_is_reported_by_new_and_on_its_row(kasmon: Cli, repo: Repo) -> None:
     here = ("--dir", str(repo.folder))
 
     assert "same checkout" not in kasmon("new", "first", *SCRIPTED, *here).err
@@ -101,7 +101,7 @@ async def read_dashboard(of: Paths, folder: str) -> tuple[Mapping[SessionId, Col
         gateway.close()
 
 
-def test_a_name_that_is_taken_leaves_no_worktree_and_no_branch(kasmon: Cli, repo: Repo) -> None:
+def test_a_taken_name_leaves_no_worktree_and_no_branch(kasmon: Cli, repo: Repo) -> None:
     kasmon.new("a", "")
 
     assert 4 == kasmon("new", "a", *SCRIPTED, "--worktree", "--dir", str(repo.folder)).code
@@ -138,7 +138,7 @@ def test_an_agent_that_does_not_start_leaves_no_worktree_and_restart_creates_it_
         ("", ("--branch", "mine"), True),
     ],
 )
-def test_the_config_decides_where_nothing_is_asked(
+def test_the_config_applies_without_an_option(
     kasmon: Cli, repo: Repo, config: str, arguments: tuple[str, ...], has_worktree: bool
 ) -> None:
     file = kasmon.home / "c" / "kasmon" / "config.toml"
@@ -151,7 +151,7 @@ def test_the_config_decides_where_nothing_is_asked(
     assert has_worktree == (session["workdir"] != str(repo.folder))
 
 
-def test_the_default_of_the_config_concerns_neither_other_folders_nor_programs(kasmon: Cli, repo: Repo) -> None:
+def test_the_default_of_the_config_applies_neither_to_other_folders_nor_to_programs(kasmon: Cli, repo: Repo) -> None:
     file = kasmon.home / "c" / "kasmon" / "config.toml"
     file.parent.mkdir()
     file.write_text('worktree.default = "new"')
@@ -170,7 +170,9 @@ def test_the_default_of_the_config_concerns_neither_other_folders_nor_programs(k
         (("--worktree", "--agent", "shell@nowhere"), "cannot be created from here"),
     ],
 )
-def test_contradictory_options_are_refused(kasmon: Cli, repo: Repo, arguments: tuple[str, ...], why: str) -> None:
+def test_options_that_contradict_each_other_are_refused(
+    kasmon: Cli, repo: Repo, arguments: tuple[str, ...], why: str
+) -> None:
     agent = () if "--agent" in arguments else SCRIPTED
 
     done = kasmon("new", "a", *agent, "--dir", str(repo.folder), *arguments)
@@ -240,7 +242,7 @@ def test_a_setup_that_fails_starts_no_agent_and_waits_for_a_decision(kasmon: Cli
     assert {"a", "b"} == {each["name"] for each in kasmon.json("ls")["sessions"] if each["state"] != "ended"}
 
 
-def test_worktrees_are_listed_and_go_only_when_agreed_and_nothing_would_be_lost(kasmon: Cli, repo: Repo) -> None:
+def test_worktrees_are_listed_and_removed_only_with_consent_and_without_loss(kasmon: Cli, repo: Repo) -> None:
     setup_of(repo, '[worktree]\ncopy = [".env"]\nteardown = "echo gone >../torn"\n')
     (repo.folder / ".env").write_text("A=1\n")
     (repo.folder / ".git" / "info" / "exclude").write_text(".env\n")

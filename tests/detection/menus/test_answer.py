@@ -75,7 +75,7 @@ def told(menu: ScreenMenu) -> dict[str, str]:
         ("scripted/any/permission", {"allow": "1", "always": "2", "deny": "3"}),
     ],
 )
-def test_each_answer_has_the_way_that_stands_there(case: str, keys: dict[str, str]) -> None:
+def test_each_answer_has_the_key_shown_in_the_menu(case: str, keys: dict[str, str]) -> None:
     assert keys == told(menu_of(case))
 
 
@@ -90,7 +90,7 @@ UNANSWERED = {
 
 
 @pytest.mark.parametrize("case", [case.id for case in ASKING])
-def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None:
+def test_no_answer_takes_a_choice_whose_label_does_not_state_it(case: str) -> None:
     menu = menu_of(case)
 
     assert bool(decisions(menu)) is (case not in UNANSWERED)
@@ -109,7 +109,7 @@ def test_no_answer_takes_a_choice_whose_label_does_not_say_it(case: str) -> None
 
 
 @pytest.mark.parametrize("case", [case.id for case in ASKING])
-def test_what_a_menu_does_not_take_has_no_key(case: str) -> None:
+def test_an_answer_that_the_menu_does_not_offer_has_no_key(case: str) -> None:
     menu = menu_of(case)
 
     for decision in set(Decision) - set(decisions(menu)):
@@ -129,7 +129,7 @@ def test_a_question_is_answered_by_one_of_its_options() -> None:
         plan_keys(menu_of("claude/2.1.332/question-review"), Decision.CHOOSE, ("green",))
 
 
-def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() -> None:
+def test_free_text_is_typed_at_the_row_that_the_file_names_and_fits_one_row() -> None:
     menu = menu_of("claude/2.1.332/question")
 
     assert MenuAnswer("", 2, "green, or none", "", "green, or none") == plan_keys(
@@ -145,7 +145,7 @@ def test_own_words_are_typed_where_the_file_says_where_and_stand_in_one_row() ->
 
 
 @pytest.mark.parametrize("agent", ["claude/2.1.332", "opencode/1.18.33"])
-def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agent: str) -> None:
+def test_a_multiple_choice_has_the_marked_choices_and_how_to_submit(agent: str) -> None:
     menu, chosen = menu_of(f"{agent}/question-many"), menu_of(f"{agent}/question-many-chosen")
 
     assert ["core", "docs"] == [option.label for option in options(menu)]
@@ -160,11 +160,11 @@ def test_a_question_that_takes_several_says_what_is_chosen_and_how_to_go_on(agen
     assert [1, 1] == [len(options(review)), len([one for one in review.choices if one.decision is Decision.CANCEL])]
 
 
-def test_a_question_that_takes_several_and_does_not_say_how_it_goes_on_is_answered_where_it_stands() -> None:
+def test_a_multiple_choice_without_a_known_submit_key_is_answered_in_its_terminal() -> None:
     assert () == options(msgspec.structs.replace(menu_of("claude/2.1.332/question-many"), then=""))
 
 
-def test_a_no_says_why_only_where_the_menu_takes_that() -> None:
+def test_a_denial_has_a_reason_only_if_the_menu_accepts_one() -> None:
     menu = menu_of("claude/2.1.332/permission-bash")
 
     assert accepts_reason(menu)
@@ -200,7 +200,7 @@ FIELD = "gemini/0.61.0/question-text"
 HINT = "\x1b[7m\x1b[39ml\x1b[0m\x1b[38;5;248m\x1b[49mike main"
 
 
-def test_an_empty_field_takes_own_words_also_those_of_its_hint() -> None:
+def test_an_empty_field_accepts_free_text_also_if_it_equals_its_hint() -> None:
     empty = menu_of(FIELD)
 
     assert (Decision.CHOOSE, Decision.CANCEL) == decisions(empty)
@@ -220,7 +220,7 @@ def test_an_empty_field_takes_own_words_also_those_of_its_hint() -> None:
         "\x1b[7ml\x1b[0m",  # one character, of which nobody can tell
     ],
 )
-def test_where_somebody_may_have_typed_into_the_field_no_words_are_offered(drawn: str) -> None:
+def test_a_field_that_may_have_a_draft_accepts_no_free_text(drawn: str) -> None:
     draft = menu_of(FIELD, (HINT, drawn))
 
     assert find_free_text(draft) is None
@@ -231,7 +231,7 @@ def test_where_somebody_may_have_typed_into_the_field_no_words_are_offered(drawn
     assert (Decision.CANCEL,) == decisions(menu_of(f"{FIELD}-draft"))
 
 
-def test_words_that_read_like_the_hint_stand_in_the_field_only_once_they_are_typed() -> None:
+def test_text_that_equals_the_hint_is_in_the_field_only_once_it_is_typed() -> None:
     empty = menu_of(FIELD)
     way = plan_keys(empty, Decision.CHOOSE, ("like main",))
 

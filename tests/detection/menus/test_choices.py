@@ -46,7 +46,7 @@ def test_choices_that_are_not_numbered_in_order_are_no_menu(numbers: tuple[str, 
     assert seen(text) is None
 
 
-def test_what_two_labels_claim_has_no_key() -> None:
+def test_an_answer_that_two_labels_match_has_no_key() -> None:
     found = seen(MENU.replace("3. No", "3. Yes").replace("❯ 1", "  1").replace("  2", "❯ 2"))
 
     assert found is not None
@@ -99,7 +99,7 @@ def test_another_key_of_the_same_label_is_another_menu() -> None:
     assert before.digest != after.digest
 
 
-def test_where_the_mark_stands_is_no_part_of_what_is_asked() -> None:
+def test_the_position_of_the_mark_is_not_part_of_the_request() -> None:
     before, after = seen(MENU), seen(MENU.replace("❯ 1", "  1").replace("  3", "❯ 3"))
 
     assert before is not None
@@ -123,7 +123,7 @@ def test_where_the_mark_stands_is_no_part_of_what_is_asked() -> None:
         MENU.replace("\nEnter sends · Esc interrupts", ""),
     ],
 )
-def test_what_only_looks_like_one_is_none(text: str) -> None:
+def test_text_that_resembles_a_menu_is_none(text: str) -> None:
     assert seen(text) is None
 
 

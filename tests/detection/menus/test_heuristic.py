@@ -81,7 +81,7 @@ def test_a_marked_choice_is_probably_a_question_in_any_language(text: str, visib
 
 @pytest.mark.parametrize("mark", ["❯", "›", "●", ">", "▶", "→", "*"])
 @pytest.mark.parametrize("number", ["1.", "1)", "[1]", "(1)", "1:", "1、"])
-def test_whatever_the_mark_and_the_numbers_look_like(mark: str, number: str) -> None:
+def test_any_mark_and_number_style_is_found(mark: str, number: str) -> None:
     text = f"Weiter?\n\n{mark} {number} Ja\n  {number.replace('1', '2')} Nein\n"
 
     assert still(text) is not None
@@ -166,7 +166,7 @@ def test_numbers_need_a_mark_or_somebody_to_type_one_and_a_ground_of_its_own_is_
         "???",
     ],
 )
-def test_a_text_that_stands_still_is_no_question(text: str) -> None:
+def test_a_still_text_is_no_question(text: str) -> None:
     assert still(text) is None
 
 
@@ -175,12 +175,12 @@ def test_a_list_far_above_the_cursor_is_a_part_of_a_text() -> None:
 
 
 @pytest.mark.parametrize("case", PERMISSIONS, ids=[case.id for case in PERMISSIONS])
-def test_a_real_dialog_of_an_agent_that_nobody_knew_would_probably_be_asking(case: Case) -> None:
+def test_a_real_dialog_of_an_unknown_agent_is_probably_a_question(case: Case) -> None:
     assert probably_asking(screen_of(case)) is not None
 
 
 @pytest.mark.parametrize("case", QUIET, ids=[case.id for case in QUIET])
-def test_a_real_screen_that_waits_for_a_prompt_or_works_is_no_question(case: Case) -> None:
+def test_a_real_screen_of_an_idle_or_working_agent_is_no_question(case: Case) -> None:
     found = probably_asking(screen_of(case))
 
     assert found is None or "slash" in case.name  # a list of commands to choose from
@@ -192,6 +192,6 @@ def test_a_guess_has_no_keys() -> None:
     assert not any(isinstance(getattr(MenuGuess, name, None), Decision) for name in dir(MenuGuess))
 
 
-def test_a_row_of_a_thousand_columns_is_looked_through_at_once() -> None:
+def test_a_row_of_a_thousand_columns_is_searched_quickly() -> None:
     for row in ("(" * 1000, "[y/" * 333, "1." * 500, "❯ " * 500, "[(a)a/" * 160, "pin press enter " * 70):
         assert probably_asking(TerminalScreen(shown([row] * 40).rows, cursor=(999, 39))) is None

@@ -34,7 +34,7 @@ def rule(catalogue: RuleCatalog, program: str = "vim", version: str = "") -> str
     return None if chosen is None else read(captured("ready\n"), chosen.rules).rule
 
 
-def test_all_shipped_files_can_be_used() -> None:
+def test_all_shipped_files_are_valid() -> None:
     assert () == shipped().problems
     assert {"amp", "bash", "claude", "codex", "gemini", "opencode", "scripted", "shell"} <= set(shipped().programs)
 
@@ -61,7 +61,7 @@ def test_a_new_agent_is_one_file(tmp_path: Path) -> None:
     assert not catalogue.reload()
 
 
-def test_a_file_that_changes_counts_at_once(tmp_path: Path) -> None:
+def test_a_changed_file_applies_at_once(tmp_path: Path) -> None:
     put(tmp_path, "vim.toml")
     catalogue = RuleCatalog([tmp_path])
 
@@ -71,7 +71,7 @@ def test_a_file_that_changes_counts_at_once(tmp_path: Path) -> None:
     assert "changed" == rule(catalogue)
 
 
-def test_a_file_that_goes_counts_no_more(tmp_path: Path) -> None:
+def test_a_deleted_file_does_not_apply_any_more(tmp_path: Path) -> None:
     path = put(tmp_path, "vim.toml")
     catalogue = RuleCatalog([tmp_path])
 
@@ -81,7 +81,7 @@ def test_a_file_that_goes_counts_no_more(tmp_path: Path) -> None:
     assert catalogue.rules("vim") is None
 
 
-def test_of_a_file_that_breaks_the_last_good_one_stays(tmp_path: Path) -> None:
+def test_the_last_good_version_of_a_broken_file_stays(tmp_path: Path) -> None:
     path = put(tmp_path, "vim.toml")
     catalogue = RuleCatalog([tmp_path])
 
@@ -98,7 +98,7 @@ def test_of_a_file_that_breaks_the_last_good_one_stays(tmp_path: Path) -> None:
     assert () == catalogue.problems
 
 
-def test_a_file_that_was_never_good_hides_no_shipped_one(tmp_path: Path) -> None:
+def test_a_file_that_was_never_valid_hides_no_shipped_one(tmp_path: Path) -> None:
     put(tmp_path, "claude.toml", program="claude").write_text("program = 'claude'\nrule = 7\n")
     catalogue = RuleCatalog([tmp_path])
 
@@ -110,7 +110,7 @@ def test_a_file_that_was_never_good_hides_no_shipped_one(tmp_path: Path) -> None
     assert 1 == len(catalogue.problems)
 
 
-def test_a_persons_own_file_goes_before_the_shipped_one_for_its_versions_only(tmp_path: Path) -> None:
+def test_a_users_own_file_has_priority_over_the_shipped_one_for_its_versions_only(tmp_path: Path) -> None:
     put(tmp_path, "mine.toml", program="claude", versions=">=3")
     catalogue = RuleCatalog([tmp_path])
 
@@ -118,7 +118,7 @@ def test_a_persons_own_file_goes_before_the_shipped_one_for_its_versions_only(tm
     assert "" == rule(catalogue, "claude", "2.1.332")
 
 
-def test_of_several_files_the_one_for_the_newest_versions_counts(tmp_path: Path) -> None:
+def test_the_file_for_the_newest_versions_has_priority(tmp_path: Path) -> None:
     put(tmp_path, "a.toml", versions=">=1", name="old")
     put(tmp_path, "b.toml", versions=">=2", name="new")
     catalogue = RuleCatalog([tmp_path])
@@ -135,7 +135,9 @@ def test_of_several_files_the_one_for_the_newest_versions_counts(tmp_path: Path)
         ("1.5", "old", ""),
     ],
 )
-def test_an_unknown_version_is_read_by_the_nearest_and_told(tmp_path: Path, version: str, name: str, note: str) -> None:
+def test_an_unknown_version_is_read_by_the_nearest_file_and_that_is_reported(
+    tmp_path: Path, version: str, name: str, note: str
+) -> None:
     put(tmp_path, "a.toml", versions=">=1, <2", name="old")
     put(tmp_path, "b.toml", versions=">=2", name="new")
     chosen = RuleCatalog([tmp_path]).rules("vim", version)
@@ -156,7 +158,9 @@ def test_which_claude_is_read_by_which_file() -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
-def test_what_is_no_file_is_told_and_nothing_waits_for_it(tmp_path: Path, make: Callable[[Path], object]) -> None:
+def test_a_path_that_is_not_a_regular_file_is_reported_without_waiting(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
     make(tmp_path / "a.toml")
     put(tmp_path, "vim.toml")
     catalogue = RuleCatalog([tmp_path])

@@ -64,7 +64,7 @@ def test_a_file_needs_nothing_but_its_program() -> None:
         ("[[menu]]", '[[rule]]\nname = "insert"\nstate = "idle"\n[[menu]]', 10, "rule[1].name", "is defined twice", ()),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(
+def test_a_fault_is_reported_with_its_place(
     old: str, new: str, line: int | None, key: str, why: str, allowed: tuple[str, ...]
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -38,7 +38,7 @@ def written(env: Env) -> bytes:
     return b"".join(file.read_bytes() for file in files)
 
 
-async def test_the_next_host_gives_the_agent_the_true_words_and_nobody_else(env: Env, fake: FakeAgent) -> None:
+async def test_the_next_host_sends_the_agent_the_real_text_and_no_other_process(env: Env, fake: FakeAgent) -> None:
     words = await asyncio.to_thread(left_behind, env, f"use {SECRET}")
     assert (0o600, True) == (words.stat().st_mode & 0o777, SECRET.encode() in words.read_bytes())
 
@@ -51,7 +51,9 @@ async def test_the_next_host_gives_the_agent_the_true_words_and_nobody_else(env:
     assert f"use {MARK}".encode() in written(env)
 
 
-async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mark(env: Env, fake: FakeAgent) -> None:
+async def test_a_pending_prompt_without_its_text_is_refused_and_never_sent_with_a_mark(
+    env: Env, fake: FakeAgent
+) -> None:
     (await asyncio.to_thread(left_behind, env, f"use {SECRET}")).unlink()
 
     async with env.hosting(fake, env.wanted()):
@@ -64,7 +66,7 @@ async def test_what_nobody_has_the_words_of_is_refused_and_never_sent_with_a_mar
     assert (ReceiptState.REFUSED, FORGOTTEN) == (refused.state, refused.reason)
 
 
-def test_its_are_kept_only_while_it_waits_and_holds_one(env: Env) -> None:
+def test_the_text_is_stored_only_while_a_prompt_with_a_secret_is_pending(env: Env) -> None:
     words = left_behind(env, f"use {SECRET}")
     book = SessionLog(env.paths, ME)
     [receipt] = book.session.receipts
@@ -76,7 +78,7 @@ def test_its_are_kept_only_while_it_waits_and_holds_one(env: Env) -> None:
     assert not words.exists()
 
 
-async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(env: Env, fake: FakeAgent) -> None:
+async def test_a_prompt_that_is_edited_while_pending_keeps_its_secret(env: Env, fake: FakeAgent) -> None:
     env.wants(backend="fake")
     write_private(env.paths.environment(ME), encoded({"PLANTED": SECRET}))
     async with env.hosting(fake, env.wanted()):
@@ -95,7 +97,7 @@ async def test_a_prompt_that_is_changed_while_it_waits_keeps_its_secret(env: Env
     assert SECRET.encode() not in written(env)
 
 
-async def test_a_mark_that_a_person_writes_reaches_the_agent_as_it_is(env: Env, fake: FakeAgent) -> None:
+async def test_a_mark_that_the_user_types_reaches_the_agent_unchanged(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         await auntil(lambda: env.session().exists and not env.session().queue)
         assert "submitted" == await prompt(await env.linked(), f"what is {MARK}?", when="idle")

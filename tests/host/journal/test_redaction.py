@@ -55,7 +55,7 @@ ASKED = Request(
     ],
     ids=lambda fact: type(fact).__name__,
 )
-def test_it_is_hidden_wherever_a_fact_holds_words(fact: events.Event) -> None:
+def test_a_secret_is_hidden_in_each_text_field_of_an_event(fact: events.Event) -> None:
     hidden = Redactor([SECRET]).fact(fact)
 
     assert "horse" in events.encode(fact).decode()
@@ -85,7 +85,7 @@ def texts(kind: Any, found: dict[str, set[str]]) -> bool:
     return kind in (str, Any) or sum(texts(each, found) for each in get_args(kind)) > 0
 
 
-def test_of_each_text_in_a_fact_somebody_has_decided_whether_it_holds_words() -> None:
+def test_each_text_field_of_an_event_is_classified_as_text_or_not() -> None:
     """What holds words is looked through; a new field has to be put into one of both lists."""
     found: dict[str, set[str]] = {}
     texts(events.Event, found)
@@ -108,11 +108,11 @@ KEY = "sk-" + "ant-api03-abcdefghijklmnopqrst"
         ("the second line of it\n+and the third\n", "⟨hidden: 21 characters⟩\n+and the third\n"),
     ],
 )
-def test_it_is_hidden_in_each_form_and_a_token_by_its_shape(said: str, shown: str) -> None:
+def test_a_secret_is_hidden_in_each_form_and_a_token_by_its_format(said: str, shown: str) -> None:
     assert shown == Redactor([SECRET, "first\nthe second line of it\nand the third"]).line(said)
 
 
-def test_an_agent_cannot_pretend_in_a_request_that_something_was_hidden() -> None:
+def test_an_agent_cannot_imitate_a_redaction_in_a_request() -> None:
     asked = msgspec.structs.replace(ASKED, title="", input={}, shown=f"curl {MARK} {SECRET}")
     request = Redactor([SECRET]).fact(events.RequestOpened(at=1.0, request=asked)).request
 
@@ -137,7 +137,7 @@ def test_a_request_keeps_its_digest_and_choices_and_a_fact_what_it_is_known_by_a
 
 
 @pytest.mark.parametrize("value", ["", "1", "false", "/", "/tmp"])
-def test_what_is_short_or_a_path_is_no_secret(value: str) -> None:
+def test_a_short_value_or_a_path_is_no_secret(value: str) -> None:
     fact = events.MessageWritten(at=1.0, text=f"it is {value} and /tmp")
 
     assert fact is Redactor([value]).fact(fact)
@@ -155,7 +155,7 @@ LONGER = f"{SECRET}, and more of it"
 TOLD = f"It is {SECRET}; {LONGER}; {KEY} and Bearer abcdefghijklmnopqr, so go on."
 
 
-def test_of_a_text_that_is_being_written_no_piece_of_a_secret_is_ever_shown() -> None:
+def test_no_part_of_a_secret_is_shown_in_streamed_text() -> None:
     """However it is cut: what may become a secret is held back."""
     hiding = Redactor([SECRET, LONGER, "aabaabaab"])
     told = f"{TOLD} aabaabaabaab!"
@@ -168,7 +168,7 @@ def test_of_a_text_that_is_being_written_no_piece_of_a_secret_is_ever_shown() ->
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 8, 13, 40, 1000])
-def test_no_secret_that_spans_two_parts_is_in_them(step: int) -> None:
+def test_no_secret_that_spans_two_parts_is_in_the_partial_texts(step: int) -> None:
     """Neither as it is nor a piece of it: the parts together are what the whole text is."""
     hiding = Redactor([SECRET, LONGER, "aabaabaab"])
     text = f"{TOLD} aabaabaabaab!"
@@ -187,11 +187,11 @@ def test_a_private_key_is_not_shown_while_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "plain", f"{MARK} alone", "x" * 100_000])
-def test_what_holds_no_secret_is_shown_as_it_is_written(text: str) -> None:
+def test_text_without_a_secret_is_streamed_unchanged(text: str) -> None:
     assert text == Redactor([SECRET, LONGER]).unfinished(text)
 
 
-def test_a_changed_text_gets_its_secrets_back_where_they_were() -> None:
+def test_a_changed_text_gets_its_secrets_back_in_place() -> None:
     hiding = Redactor([SECRET])
     before = f"use {SECRET} and {KEY}"
     edited = hiding.line(before).replace("use", "take").replace("and", "or")
@@ -204,12 +204,12 @@ def test_a_changed_text_gets_its_secrets_back_where_they_were() -> None:
 
 
 @pytest.mark.parametrize("edited", [f"{MARK[:-1]} x", "⟨hidden: 9 characters⟩", f"{MARK}, ⟨hidden"])
-def test_a_hidden_part_that_was_broken_is_not_sent(edited: str) -> None:
+def test_a_damaged_redaction_mark_is_not_sent(edited: str) -> None:
     with pytest.raises(ValueError, match="a redacted part"):
         Redactor([SECRET]).restored(edited, f"use {SECRET}")
 
 
-def test_an_edited_input_gets_its_secrets_back_wherever_they_stand() -> None:
+def test_an_edited_input_gets_its_secrets_back_in_any_position() -> None:
     hiding = Redactor([SECRET, "other-" + SECRET[6:]])
     before = {"command": f"echo {SECRET}", "more": [1, {"k": f"{KEY}!"}]}
     edited = {"more": [1, 2, {"k": f"?⟨hidden: {len(KEY)} characters⟩"}], "command": MARK}
@@ -226,7 +226,7 @@ def test_two_secrets_of_one_length_keep_their_order_or_nothing_is_sent() -> None
         hiding.restored(MARK, f"a {SECRET} b {other}")
 
 
-def test_the_log_holds_none_and_the_host_goes_on_with_what_it_heard() -> None:
+def test_the_log_has_no_secret_and_the_host_continues_with_the_real_text() -> None:
     where = user_paths()
     where.folder(S).mkdir(mode=0o700, parents=True)
     write_private(where.environment(S), f"KEY={SECRET}\0".encode())

@@ -74,7 +74,7 @@ def test_a_new_log_is_opened_once(book: SessionLog, env: Env) -> None:
     assert (ME, __version__) == (opened.session, opened.kasmon)
 
 
-def test_a_book_knows_the_session_that_its_launch_and_its_facts_make(book: SessionLog, env: Env) -> None:
+def test_a_session_log_tracks_the_session_of_its_launch_and_its_events(book: SessionLog, env: Env) -> None:
     assert (Mode.SDK, 3, SessionState.STARTING) == (book.session.mode, book.session.wave, book.session.state)
 
     book.append(events.SessionStarted(at=2.0))
@@ -82,7 +82,7 @@ def test_a_book_knows_the_session_that_its_launch_and_its_facts_make(book: Sessi
     assert book.session == SessionLog(env.paths, ME).session
 
 
-def test_a_book_without_a_launch_still_takes_facts(env: Env) -> None:
+def test_a_session_log_without_a_launch_still_accepts_events(env: Env) -> None:
     env.paths.folder(ME).mkdir()
 
     assert SessionLog(env.paths, ME).append(events.SessionEnded(at=1.0, why="no launch"))
@@ -118,7 +118,7 @@ def test_a_log_that_grows_has_the_index_refreshed_without_a_dashboard(env: Env) 
     until(lambda: all(thread.name != "refreshes the index" for thread in threading.enumerate()))
 
 
-def test_a_fact_counts_from_the_moment_it_is_noted(book: SessionLog, env: Env) -> None:
+def test_an_event_counts_once_it_is_queued(book: SessionLog, env: Env) -> None:
     book.note(events.SessionStarted(at=2.0))
 
     assert SessionState.IDLE is book.session.state
@@ -127,7 +127,7 @@ def test_a_fact_counts_from_the_moment_it_is_noted(book: SessionLog, env: Env) -
     assert (0, 1) == (book.unwritten, len(env.only(events.SessionStarted)))
 
 
-def test_over_a_full_disk_facts_wait_in_order_and_none_is_lost(book: SessionLog, env: Env, disk: FullDisk) -> None:
+def test_on_a_full_disk_events_wait_in_order_and_none_is_lost(book: SessionLog, env: Env, disk: FullDisk) -> None:
     book.append(said("before"))
     disk.fill()
     for n in range(5):
@@ -140,7 +140,7 @@ def test_over_a_full_disk_facts_wait_in_order_and_none_is_lost(book: SessionLog,
     assert (0, "") == (book.unwritten, book.trouble)
 
 
-def test_what_cannot_be_written_down_at_all_is_no_fact(book: SessionLog) -> None:
+def test_an_event_that_cannot_be_encoded_is_dropped(book: SessionLog) -> None:
     with pytest.raises(ValueError, match="no line of a log"):
         book.note(events.ThoughtWritten(at=1.0, text=object()))  # type: ignore[arg-type]
 
@@ -165,7 +165,7 @@ assert book.flush()
 """
 
 
-def test_a_line_that_went_in_only_in_part_is_written_again_whole(env: Env) -> None:
+def test_a_partly_written_line_is_written_again_whole(env: Env) -> None:
     """A disk that fills up in the middle of a line, for real."""
     env.wants()
     subprocess.run([sys.executable, "-P", "-c", FULL, ME], env=env.environment, check=True, timeout=30)
@@ -191,7 +191,9 @@ HUGE = "ä" * events.EVENT_BYTES
     ],
     ids=["message", "output", "diff", "thought", "controls", "tool", "prompt"],
 )
-def test_a_long_fact_keeps_its_text_beside_the_log(book: SessionLog, env: Env, event: events.Event, whole: str) -> None:
+def test_an_event_too_long_for_a_line_stores_its_text_beside_the_log(
+    book: SessionLog, env: Env, event: events.Event, whole: str
+) -> None:
     assert book.append(event)
 
     assert max(map(len, env.paths.log(ME).read_bytes().splitlines())) <= events.EVENT_BYTES
@@ -202,11 +204,11 @@ def test_a_long_fact_keeps_its_text_beside_the_log(book: SessionLog, env: Env, e
 
 
 @pytest.mark.parametrize("length", [0, 100, KEPT, events.EVENT_BYTES // 4])
-def test_a_fact_that_fits_stays_as_it_is(length: int) -> None:
+def test_an_event_that_fits_is_unchanged(length: int) -> None:
     assert fitted(said("x" * length)) == said("x" * length)
 
 
-def test_what_a_person_decides_on_is_never_cut(book: SessionLog, env: Env) -> None:
+def test_the_text_of_a_request_is_never_cut(book: SessionLog, env: Env) -> None:
     request = events.RequestOpened(at=1.0, request=Request(id=RequestId(f"{ME}-1"), session=ME, shown=HUGE))
     book.append(request)
     book.append(queued(1, prompt=HUGE))
@@ -215,7 +217,7 @@ def test_what_a_person_decides_on_is_never_cut(book: SessionLog, env: Env) -> No
     assert HUGE == next(iter(SessionLog(env.paths, ME).prompts.values())).prompt
 
 
-def test_over_a_full_disk_a_long_fact_waits_whole(book: SessionLog, env: Env, disk: FullDisk) -> None:
+def test_on_a_full_disk_a_long_event_waits_whole(book: SessionLog, env: Env, disk: FullDisk) -> None:
     disk.fill()
     assert not book.append(said(HUGE))
     disk.free()
@@ -235,7 +237,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pen_module, "LONGEST_PAUSE_S", 0.02)
 
 
-async def test_what_was_noted_is_soon_written(book: SessionLog, env: Env) -> None:
+async def test_a_queued_event_is_written_soon(book: SessionLog, env: Env) -> None:
     log_writer = LogWriter(book)
     log_writer.note(said("one"))
 
@@ -244,7 +246,7 @@ async def test_what_was_noted_is_soon_written(book: SessionLog, env: Env) -> Non
     assert await log_writer.aclose(10)
 
 
-async def test_the_pen_tries_again_until_the_disk_has_room_and_says_what_was(
+async def test_the_writer_retries_until_the_disk_has_space_and_reports_it(
     book: SessionLog, env: Env, disk: FullDisk, quick: None
 ) -> None:
     log_writer = LogWriter(book)
@@ -261,7 +263,7 @@ async def test_the_pen_tries_again_until_the_disk_has_room_and_says_what_was(
     assert "Too many levels of symbolic links" in notice.text
 
 
-async def test_a_closing_pen_writes_what_it_has(book: SessionLog, env: Env) -> None:
+async def test_a_closing_writer_writes_its_queue(book: SessionLog, env: Env) -> None:
     log_writer = LogWriter(book)
     for n in range(300):
         log_writer.note(said(str(n)))
@@ -271,7 +273,9 @@ async def test_a_closing_pen_writes_what_it_has(book: SessionLog, env: Env) -> N
     assert await log_writer.aclose(None)
 
 
-async def test_a_closing_pen_says_that_something_was_left(book: SessionLog, disk: FullDisk, quick: None) -> None:
+async def test_a_closing_writer_reports_events_that_it_could_not_write(
+    book: SessionLog, disk: FullDisk, quick: None
+) -> None:
     log_writer = LogWriter(book)
     disk.fill()
     log_writer.note(said("one"))
@@ -279,7 +283,7 @@ async def test_a_closing_pen_says_that_something_was_left(book: SessionLog, disk
     assert not await log_writer.aclose(0.05)
 
 
-async def test_facts_that_wait_for_the_disk_hold_back_the_agent(
+async def test_events_that_wait_for_the_disk_slow_the_agent_down(
     env: Env, fake: FakeAgent, disk: FullDisk, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded; the agent's own pipe fills up instead. Nothing is dropped."""
@@ -296,7 +300,7 @@ async def test_facts_that_wait_for_the_disk_hold_back_the_agent(
     assert [str(n) for n in range(100)] == [fact.text for fact in env.only(events.MessageWritten)]
 
 
-async def test_a_full_disk_does_not_take_away_live_control(
+async def test_a_full_disk_does_not_stop_live_control(
     env: Env, fake: FakeAgent, disk: FullDisk, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "WRITTEN_S", 0.05)
@@ -314,7 +318,7 @@ async def test_a_full_disk_does_not_take_away_live_control(
         await auntil(lambda: [Decision.DENY] == [closed.decision for closed in env.session().closed])
 
 
-async def test_a_receipt_is_in_the_log_before_its_sender_hears_of_it(
+async def test_a_receipt_is_in_the_log_before_its_sender_gets_it(
     env: Env, fake: FakeAgent, disk: FullDisk, quick: None
 ) -> None:
     async with env.hosting(fake):

@@ -112,9 +112,7 @@ def test_an_agent_of_another_machine_proposes_nothing_for_a_session_that_none_st
 
 
 @pytest.mark.parametrize("kind", [STRUCTURED, TERMINAL], ids=["structured", "terminal"])
-def test_an_agent_writes_messages_to_machines_only_in_the_log_of_its_own_session(
-    kasmon: Cli, kind: tuple[str, ...]
-) -> None:
+def test_an_agent_messages_machines_only_in_the_log_of_its_own_session(kasmon: Cli, kind: tuple[str, ...]) -> None:
     lead = start_lead(kasmon)
     child = lead.json("new", "child", *kind)["session"]["id"]
 
@@ -124,7 +122,7 @@ def test_an_agent_writes_messages_to_machines_only_in_the_log_of_its_own_session
 
 
 @pytest.mark.parametrize("kind", [STRUCTURED, TERMINAL], ids=["structured", "terminal"])
-def test_an_agents_process_that_lost_its_parents_writes_messages_only_for_the_session_in_its_environment(
+def test_an_agents_process_that_lost_its_parents_messages_only_for_the_session_in_its_environment(
     kasmon: Cli, kind: tuple[str, ...]
 ) -> None:
     lead, out = start_lead(kasmon), kasmon.home / "out"
@@ -149,7 +147,7 @@ def test_a_stop_of_an_agent_in_a_terminal_names_the_agent_that_sent_it_too(kasmo
     assert [("stop", {"session": lead.session, "depth": 0, "machine": ""}, "lead")] == acts(kasmon, "second")
 
 
-def test_a_stop_and_an_interrupt_by_a_person_name_nobody(kasmon: Cli) -> None:
+def test_a_stop_and_an_interrupt_by_a_user_name_no_agent(kasmon: Cli) -> None:
     kasmon.new("child", "ask ls")
     kasmon.request()
     assert (0, 0) == (kasmon("interrupt", "child").code, kasmon("stop", "child").code)
@@ -178,7 +176,7 @@ def test_an_agent_cannot_name_another_session_as_its_own(kasmon: Cli, way: str) 
     assert lead.session == kasmon.json("show", "child")["session"]["parent"], out
 
 
-def test_an_agents_process_in_the_background_of_the_system_is_no_certain_sessions(kasmon: Cli) -> None:
+def test_an_agents_process_in_the_background_of_the_system_has_no_certain_session(kasmon: Cli) -> None:
     lead, out = start_lead(kasmon), kasmon.home / "out"
     line = shlex.join([*KASMON, "new", "child", "--agent", "scripted", "--mode", "sdk"])
     lead.run("setsid", "-f", "sh", "-c", f"{line} >{out}.new 2>&1; mv {out}.new {out}")
@@ -221,7 +219,7 @@ def test_a_client_can_only_name_an_agent_of_another_machine(actor: ActingAgent |
     assert (actor if is_kept else None) == declared(actor)
 
 
-def test_a_person_is_no_agent(kasmon: Cli) -> None:
+def test_a_user_is_no_agent(kasmon: Cli) -> None:
     start_lead(kasmon)
 
     assert find_actor(kasmon.paths, os.getpid()) is None

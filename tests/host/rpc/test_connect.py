@@ -55,7 +55,7 @@ async def until_gone(env: Env) -> None:
     await auntil(lambda: env.pid() is None, what="the host's end")
 
 
-async def test_linking_to_a_wanted_session_starts_its_host(env: Env, reach: Reach) -> None:
+async def test_connecting_to_a_requested_session_starts_its_host(env: Env, reach: Reach) -> None:
     env.wants(prompt="say hello")
     line = await reach()
 
@@ -74,7 +74,7 @@ async def test_a_host_that_was_started_is_a_process_of_its_own(env: Env, reach: 
     assert Path("/") == Path(f"/proc/{pid}/cwd").readlink()
 
 
-def test_only_one_of_many_starters_starts_the_tmux_host_which_gets_its_lock(env: Env) -> None:
+def test_only_one_of_many_starters_starts_the_tmux_host_which_inherits_its_lock(env: Env) -> None:
     """Fifty commands at once started fifty of them, and each took a third of a second."""
     host = spawn.spawn_tmux_host(env.paths)
 
@@ -86,7 +86,9 @@ def test_only_one_of_many_starters_starts_the_tmux_host_which_gets_its_lock(env:
     until(lambda: lock_holder(env.paths.tmux_host_lock) is None)
 
 
-def test_who_only_starts_the_tmux_host_is_not_taken_for_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_only_starts_the_tmux_host_is_not_taken_for_it(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever ends the holder of the lock must not end a dashboard."""
     holders, start = list[int | None](), spawn._start
 
@@ -142,7 +144,7 @@ Its signals act also where the tests run in the background of a shell, which has
 
 @pytest.mark.parametrize("session", [ME, None], ids=["of a session", "of tmux"])
 @pytest.mark.parametrize("end", ["its terminal closes", "Ctrl+C", "its group is killed"])
-def test_no_end_of_the_terminal_that_started_it_reaches_a_host(env: Env, session: str | None, end: str) -> None:
+def test_closing_the_terminal_that_started_it_does_not_end_a_host(env: Env, session: str | None, end: str) -> None:
     """The first promise: also where it has only begun."""
     env.wants()
     words = [session] if session else []
@@ -166,7 +168,7 @@ def test_no_end_of_the_terminal_that_started_it_reaches_a_host(env: Env, session
         until(lambda: not is_running(pid, born))
 
 
-async def test_linking_to_a_host_that_is_there_starts_none(env: Env, reach: Reach) -> None:
+async def test_connecting_to_a_running_host_starts_none(env: Env, reach: Reach) -> None:
     env.wants()
     first = await reach()
     second = await reach(start=True)
@@ -176,7 +178,7 @@ async def test_linking_to_a_host_that_is_there_starts_none(env: Env, reach: Reac
     assert 1 == len(env.only(SessionStarted))
 
 
-async def test_of_many_that_link_at_once_all_reach_the_same_host(env: Env, reach: Reach) -> None:
+async def test_many_clients_that_connect_at_once_reach_the_same_host(env: Env, reach: Reach) -> None:
     """Each starts one; the lock decides which stays."""
     env.wants()
     lines = await asyncio.gather(*(reach() for _ in range(5)))
@@ -186,7 +188,7 @@ async def test_of_many_that_link_at_once_all_reach_the_same_host(env: Env, reach
     assert 1 == len(env.only(SessionStarted))
 
 
-async def test_a_host_that_comes_too_late_starts_nothing(env: Env, reach: Reach) -> None:
+async def test_a_late_second_host_starts_nothing(env: Env, reach: Reach) -> None:
     """It was started beside another one, which has had its session, and whose agent has ended meanwhile."""
     env.wants()
     await do(await reach(), Stop())
@@ -197,7 +199,7 @@ async def test_a_host_that_comes_too_late_starts_nothing(env: Env, reach: Reach)
     assert 1 == len(env.only(SessionStarted)) == len(env.only(SessionEnded))
 
 
-async def test_linking_to_an_ended_session_does_not_start_it_again(env: Env, reach: Reach) -> None:
+async def test_connecting_to_an_ended_session_does_not_restart_it(env: Env, reach: Reach) -> None:
     env.wants()
     await do(await reach(), Stop())
     await until_gone(env)
@@ -208,7 +210,7 @@ async def test_linking_to_an_ended_session_does_not_start_it_again(env: Env, rea
     assert 1 == len(env.only(SessionStarted))
 
 
-async def test_linking_to_a_lost_session_does_not_start_it_again(env: Env, reach: Reach) -> None:
+async def test_connecting_to_a_lost_session_does_not_restart_it(env: Env, reach: Reach) -> None:
     env.wants()
     line = await reach()
     await auntil(lambda: env.only(SessionStarted))
@@ -220,9 +222,7 @@ async def test_linking_to_a_lost_session_does_not_start_it_again(env: Env, reach
     assert env.pid() is None
 
 
-async def test_linking_to_a_lost_session_whose_log_cannot_be_read_does_not_start_it_again(
-    env: Env, reach: Reach
-) -> None:
+async def test_connecting_to_a_lost_session_with_an_unreadable_log_does_not_restart_it(env: Env, reach: Reach) -> None:
     env.wants()
     line = await reach()
     await auntil(lambda: env.only(SessionStarted))
@@ -237,7 +237,7 @@ async def test_linking_to_a_lost_session_whose_log_cannot_be_read_does_not_start
     assert env.pid() is None
 
 
-async def test_a_host_that_is_to_start_starts_the_next_generation(env: Env, reach: Reach) -> None:
+async def test_a_host_with_a_start_request_starts_the_next_generation(env: Env, reach: Reach) -> None:
     env.wants()
     await do(await reach(), Stop())
     await until_gone(env)
@@ -247,7 +247,7 @@ async def test_a_host_that_is_to_start_starts_the_next_generation(env: Env, reac
     assert 2 == env.session().generation
 
 
-async def test_a_launch_that_wants_a_later_generation_is_wish_enough(env: Env, reach: Reach) -> None:
+async def test_a_launch_with_a_later_generation_is_a_start_request(env: Env, reach: Reach) -> None:
     launch = env.wants()
     await do(await reach(), Stop())
     await until_gone(env)
@@ -256,7 +256,7 @@ async def test_a_launch_that_wants_a_later_generation_is_wish_enough(env: Env, r
     await auntil(lambda: len(env.only(SessionStarted)) == 2)
 
 
-async def test_starting_again_waits_for_the_last_host_to_leave(
+async def test_a_restart_waits_for_the_last_host_to_exit(
     env: Env, reach: Reach, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its agent has ended, but it still listens and holds the lock."""
@@ -280,7 +280,7 @@ async def test_starting_again_waits_for_the_last_host_to_leave(
     assert line.welcome.pid == env.pid() != os.getpid()
 
 
-async def test_an_agent_that_cannot_be_started_says_why_in_its_log(env: Env, reach: Reach) -> None:
+async def test_an_agent_that_cannot_start_gives_the_reason_in_its_log(env: Env, reach: Reach) -> None:
     env.wants(backend="no-such-backend")
     with contextlib.suppress(errors.LaunchError):  # unless its host answers before it knows
         await reach()
@@ -288,14 +288,14 @@ async def test_an_agent_that_cannot_be_started_says_why_in_its_log(env: Env, rea
     await auntil(lambda: "no-such-backend" in env.session().end_why)
 
 
-async def test_what_could_not_be_started_is_told_to_who_wanted_it(env: Env, reach: Reach) -> None:
+async def test_a_failed_start_is_reported_to_its_requester(env: Env, reach: Reach) -> None:
     env.wants()
     env.paths.socket(ME).mkdir()  # so that it cannot listen
     with pytest.raises(errors.LaunchError, match="cannot listen"):
         await reach()
 
 
-async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(env: Env, reach: Reach) -> None:
+async def test_a_failed_start_is_not_retried_by_a_later_client(env: Env, reach: Reach) -> None:
     env.wants(backend="no-such-backend")
     with contextlib.suppress(errors.LaunchError):
         await reach()
@@ -308,7 +308,7 @@ async def test_what_could_not_be_started_is_not_tried_again_by_who_comes_later(e
     assert 1 == len(env.only(SessionEnded))
 
 
-async def test_who_only_looks_starts_nothing(env: Env, reach: Reach) -> None:
+async def test_a_read_only_client_starts_nothing(env: Env, reach: Reach) -> None:
     env.wants()
     with pytest.raises(errors.HostUnreachableError):
         await reach(only_looks=True)
@@ -331,14 +331,14 @@ async def test_an_agent_that_ends_at_once_is_not_started_again(env: Env, reach: 
     assert 3 == env.session().exit_code
 
 
-async def test_a_session_that_nobody_wanted_is_not_started(env: Env) -> None:
+async def test_a_session_without_a_start_request_is_not_started(env: Env) -> None:
     with pytest.raises((errors.LaunchError, errors.HostUnreachableError)):
         await open_link(env.paths, SessionId("nobodyyy"), Mode.SDK)
 
     assert not env.paths.folder("nobodyyy").exists()
 
 
-async def test_a_stale_socket_does_not_mislead(env: Env, reach: Reach) -> None:
+async def test_a_stale_socket_is_detected(env: Env, reach: Reach) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(env.paths.socket(ME)))
     env.wants()
@@ -346,7 +346,7 @@ async def test_a_stale_socket_does_not_mislead(env: Env, reach: Reach) -> None:
     assert (await reach()).is_open
 
 
-async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_of_another_version_reports_it(env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
     env.wants()
     await reach()
     monkeypatch.setattr("kasmon.host.rpc.client.Hello", lambda n, as_agent: Hello(n=n, version=VERSION + 1))
@@ -355,7 +355,7 @@ async def test_a_host_of_another_version_says_so(env: Env, reach: Reach, monkeyp
 
 
 @pytest.mark.parametrize("ahead_s", [0, 3600], ids=["", "after the clock was set back"])
-async def test_a_host_that_hangs_is_waited_for_and_no_longer(
+async def test_a_host_that_hangs_is_waited_for_within_a_limit(
     env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     monkeypatch.setattr(connect, "START_S", 0.1)
@@ -384,7 +384,7 @@ async def test_a_host_that_another_process_has_just_started_is_waited_for_as_lon
     lock.let_go()
 
 
-async def test_a_host_that_cannot_come_up_shows_its_last_words(
+async def test_a_host_that_fails_to_start_shows_its_last_output(
     env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env.wants()
@@ -393,7 +393,7 @@ async def test_a_host_that_cannot_come_up_shows_its_last_words(
         await reach()
 
 
-async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
+async def test_an_error_of_the_system_names_the_operation_and_the_reason(
     env: Env, reach: Reach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env.wants()
@@ -416,7 +416,7 @@ async def test_what_the_system_does_not_let_us_do_is_said_with_what_and_why(
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
-async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
+async def test_missing_file_handles_are_reported(env: Env, mode: Mode) -> None:
     env.wants(mode=mode)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
@@ -430,7 +430,7 @@ async def test_without_file_handles_it_is_said_so(env: Env, mode: Mode) -> None:
 # The process
 
 
-def test_a_host_gets_our_places_and_not_where_its_starter_runs(env: Env) -> None:
+def test_a_host_gets_the_paths_of_kasmon_and_not_the_folder_of_its_starter(env: Env) -> None:
     given = {"PATH": "/bin", "KASMON_SESSION": "x", "KASMOS_TASK": "1", "TMUX": "/t,1,0", "KASMON_TMUX": "/opt/tmux"}
 
     passed, _ = spawn.build_host_environment(env.paths, given | {"XDG_STATE_HOME": "/elsewhere"})
@@ -438,7 +438,7 @@ def test_a_host_gets_our_places_and_not_where_its_starter_runs(env: Env) -> None
     assert {"PATH": "/bin", "KASMON_TMUX": "/opt/tmux"} | env.paths.environment_variables() == passed
 
 
-def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(env: Env) -> None:
+def test_a_hosts_own_log_is_private_and_of_bounded_size(env: Env) -> None:
     env.wants()
     log = env.paths.host_log(ME)
     log.write_bytes(b"x" * (log_file.LOG_BYTES + 1))
@@ -452,7 +452,7 @@ def test_a_hosts_own_log_is_private_and_does_not_grow_without_end(env: Env) -> N
     assert 0o600 == log.stat().st_mode & 0o777
 
 
-def test_nobody_is_left_a_zombie(env: Env) -> None:
+def test_no_zombie_process_is_left(env: Env) -> None:
     env.wants()
     process = spawn.spawn(env.paths, ME)
     until(lambda: env.pid() == process.pid)
@@ -461,7 +461,7 @@ def test_nobody_is_left_a_zombie(env: Env) -> None:
     until(lambda: not Path(f"/proc/{process.pid}").exists())
 
 
-def test_the_last_words_of_a_host_are_its_last_line(env: Env) -> None:
+def test_the_last_output_of_a_host_is_its_last_line(env: Env) -> None:
     env.wants()
     env.paths.host_log(ME).write_text("Traceback:\n  ...\nValueError: no\n\n")
 

@@ -63,7 +63,7 @@ async def host(env: Env) -> AsyncIterator[Controlled]:
         (b"KSMN\x01\x00\x00\x02{}", ControlKind.STATUS),  # what a later version may add
     ],
 )
-async def test_the_bytes_of_a_request_mean_the_same_for_ever(host: Controlled, sent: bytes, kind: ControlKind) -> None:
+async def test_the_bytes_of_a_request_keep_their_meaning(host: Controlled, sent: bytes, kind: ControlKind) -> None:
     answer = await host.sends(sent)
 
     assert [kind] == host.asked
@@ -98,13 +98,13 @@ async def test_the_client_sends_these_bytes_and_takes_fields_that_it_does_not_kn
     assert HostStatus(protocol=9, kasmon="9.0", pid=5) == status
 
 
-async def test_why_a_host_refuses_reaches_the_client(host: Controlled) -> None:
+async def test_the_reason_of_a_refusal_reaches_the_client(host: Controlled) -> None:
     host.refuses = "not today."
     with pytest.raises(RefusedError, match=r"not today\."):
         await asyncio.to_thread(control.request, host.path, ControlKind.STOP)
 
 
-async def test_a_request_that_this_version_does_not_know_is_refused_by_its_number(host: Controlled) -> None:
+async def test_a_request_unknown_to_this_version_is_refused_by_its_number(host: Controlled) -> None:
     answer = await host.sends(b"KSMN\x63\x00\x00\x00")
 
     assert b"KSMN\x81\x00" == answer[:6]
@@ -112,12 +112,12 @@ async def test_a_request_that_this_version_does_not_know_is_refused_by_its_numbe
     assert not host.asked
 
 
-async def test_no_frame_of_any_protocol_begins_like_a_control_frame(host: Controlled) -> None:
+async def test_no_frame_of_any_protocol_starts_like_a_control_frame(host: Controlled) -> None:
     """Its first bytes are the length of a frame that no version takes: a host without the greeting hangs up."""
     assert struct.unpack(">I", control.MAGIC)[0] > FRAME_BYTES
 
 
-async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(env: Env) -> None:
+async def test_a_host_that_disconnects_is_identified_as_one_without_a_greeting(env: Env) -> None:
     path = env.paths.runtime / "old.sock"
     server = await asyncio.start_unix_server(lambda reader, writer: writer.close(), path)
 
@@ -128,7 +128,7 @@ async def test_of_a_host_that_hangs_up_it_is_known_that_it_has_no_greeting(env: 
         await asyncio.to_thread(control.request, path, ControlKind.STATUS)
 
 
-async def test_a_structured_host_says_what_it_is(env: Env) -> None:
+async def test_a_structured_host_identifies_itself(env: Env) -> None:
     launch = env.wants()
     process = await asyncio.to_thread(env.start)
     status = await asyncio.to_thread(control.request, env.paths.socket(launch.session), ControlKind.STATUS)

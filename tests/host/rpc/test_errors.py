@@ -93,7 +93,7 @@ def test_no_two_errors_have_the_same_name() -> None:
     ],
     ids=["known code", "refused", "not found", "unavailable", "unknown", "without a name"],
 )
-def test_an_error_of_a_later_version_arrives_as_the_nearest_we_know(
+def test_an_error_of_a_later_version_arrives_as_the_nearest_known_one(
     frame: FailureReply, kind: type[KasmonError]
 ) -> None:
     arrived = rebuilt(frame)
@@ -102,7 +102,7 @@ def test_an_error_of_a_later_version_arrives_as_the_nearest_we_know(
     assert "m" == arrived.message
 
 
-def test_what_an_error_carries_and_the_wire_cannot_is_left_behind() -> None:
+def test_an_error_field_that_cannot_be_encoded_is_dropped() -> None:
     error = RefusedError("no.")
     error.socket = object()  # type: ignore[attr-defined]
 
@@ -110,14 +110,14 @@ def test_what_an_error_carries_and_the_wire_cannot_is_left_behind() -> None:
 
 
 @pytest.mark.parametrize("name", ["__class__", "__cause__", "args", "a b"])
-def test_what_is_no_field_of_an_error_does_not_arrive(name: str) -> None:
+def test_an_unknown_error_field_is_dropped(name: str) -> None:
     """Another machine's kasmon may send anything, and only a `KasmonError` is shown as one."""
     arrived = rebuilt(FailureReply(n=1, error="refused", exit_code=4, message="m", fields={name: 5, "why": "w"}))
 
     assert (type(arrived), arrived.args, getattr(arrived, "why", "")) == (RefusedError, ("m",), "w")
 
 
-def test_no_secret_that_a_host_knows_travels_in_what_an_error_carries() -> None:
+def test_no_secret_of_a_host_is_in_the_fields_of_an_error() -> None:
     add_secrets(["planted-5ecret-of-a-test"])
     error = RefusedError("no planted-5ecret-of-a-test.")
     error.why = "planted-5ecret-of-a-test"  # type: ignore[attr-defined]

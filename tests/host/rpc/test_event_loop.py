@@ -49,7 +49,7 @@ async def use(env: Env) -> list[object]:
     return seen
 
 
-async def test_a_blocking_link_gets_the_answers_pushes_and_errors_of_its_requests(env: Env) -> None:
+async def test_a_blocking_connection_gets_the_answers_pushes_and_errors_of_its_requests(env: Env) -> None:
     server = HostServer(env.paths.tmux_host_socket, receive, lambda connection: None)
     await server.start()
     try:
@@ -64,7 +64,7 @@ async def test_a_blocking_link_gets_the_answers_pushes_and_errors_of_its_request
     assert "within 0.05 s" in late.message
 
 
-def test_where_no_host_listens_it_is_unreachable(env: Env) -> None:
+def test_a_socket_without_a_listener_is_unreachable(env: Env) -> None:
     with pytest.raises(errors.HostUnreachableError):
         event_loop.run(BlockingLink.open(env.paths.tmux_host_socket))
 
@@ -78,7 +78,7 @@ def test_a_host_that_does_not_greet_is_not_waited_for(env: Env) -> None:
             event_loop.run(BlockingLink.open(path, limit_s=0.05))
 
 
-def test_without_a_loop_what_blocks_runs_here(env: Env) -> None:
+def test_without_a_loop_a_blocking_call_runs_in_this_thread(env: Env) -> None:
     async def work() -> int:
         await event_loop.sleep(0)
         with contextlib.suppress(errors.HostUnreachableError):

@@ -16,7 +16,7 @@ from kasmon.process_identity import is_running, started_at
 from tests.support.wait import until
 
 
-def test_a_process_that_runs_is_known_by_its_id_start_and_boot() -> None:
+def test_a_running_process_is_identified_by_its_id_start_and_boot() -> None:
     born = started_at(os.getpid())
     assert born is not None
 
@@ -26,12 +26,12 @@ def test_a_process_that_runs_is_known_by_its_id_start_and_boot() -> None:
     assert not is_running(os.getpid(), born, "another boot")
 
 
-def test_one_of_which_nobody_knows_when_it_started_counts_as_gone() -> None:
+def test_a_process_without_a_known_start_counts_as_exited() -> None:
     assert not is_running(os.getpid(), None, boot())
     assert not is_running(None, None)
 
 
-def test_one_that_has_ended_is_gone_also_while_its_parent_does_not_look() -> None:
+def test_an_exited_process_is_gone_also_before_its_parent_reaps_it() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     born = started_at(child.pid)
     assert is_running(child.pid, born, boot())
@@ -43,7 +43,7 @@ def test_one_that_has_ended_is_gone_also_while_its_parent_does_not_look() -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere start times are times of day")
-def test_start_times_begin_anew_with_each_boot_which_is_why_the_boot_counts_too() -> None:
+def test_start_times_restart_with_each_boot_so_the_boot_counts_too() -> None:
     """So a process of after a reboot can have both the id and the start time of one from before."""
     born, up_s = started_at(os.getpid()), float(Path("/proc/uptime").read_text().split()[0])
 
@@ -69,9 +69,7 @@ def test_a_lock_that_is_only_probed_is_taken_however_long_that_takes(
     os.close(probe)
 
 
-def test_a_lock_that_is_held_is_not_waited_for_longer_than_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_held_lock_is_waited_for_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HostLock(tmp_path / "lock")
     assert held.acquire()
     monkeypatch.setattr(time, "sleep", lambda _pause_s: pytest.fail("it waits"))

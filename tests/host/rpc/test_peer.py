@@ -75,7 +75,7 @@ def seen_by_another_host(pid: int, has_proc: bool = True) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 
-def test_the_agent_is_its_own(start: Start) -> None:
+def test_the_agent_process_belongs_to_the_agent(start: Start) -> None:
     agent = start(SLEEPER)
     assert "up" == said(agent)
 
@@ -83,20 +83,20 @@ def test_the_agent_is_its_own(start: Start) -> None:
 
 
 @pytest.mark.parametrize("detached", [[], ["detached"]], ids=["child", "in a session of its own"])
-def test_a_child_of_the_agent_is_its_own(start: Start, detached: list[str]) -> None:
+def test_a_child_of_the_agent_belongs_to_it(start: Start, detached: list[str]) -> None:
     agent = start(PARENT, *detached)
 
     assert evidence(int(said(agent)), {agent.pid})
 
 
-def test_a_child_of_this_process_is_an_agents_since_agents_run_under_their_host(start: Start) -> None:
+def test_a_child_of_the_host_process_belongs_to_an_agent(start: Start) -> None:
     child = start(SLEEPER)
     assert "up" == said(child)
 
     assert evidence(child.pid)
 
 
-def test_a_process_with_the_variable_is_an_agents_wherever_it_runs(start: Start) -> None:
+def test_a_process_with_the_variable_belongs_to_an_agent_anywhere(start: Start) -> None:
     marked, plain = start(PARENT, KASMON_SESSION="abcdefgh"), start(PARENT)
 
     assert ["KASMON_SESSION", ""] == [
@@ -104,7 +104,7 @@ def test_a_process_with_the_variable_is_an_agents_wherever_it_runs(start: Start)
     ]
 
 
-def test_this_process_itself_is_nobodys(start: Start) -> None:
+def test_the_host_process_belongs_to_no_agent(start: Start) -> None:
     """A person's dashboard."""
     other = start(SLEEPER)
     assert "up" == said(other)
@@ -112,7 +112,7 @@ def test_this_process_itself_is_nobodys(start: Start) -> None:
     assert not evidence(os.getpid(), {other.pid})
 
 
-def test_a_process_that_is_gone_counts_as_an_agents(start: Start) -> None:
+def test_an_exited_process_counts_as_an_agents(start: Start) -> None:
     process = start(SLEEPER)
     assert "up" == said(process)
     process.kill()
@@ -161,7 +161,7 @@ def _children_of(pid: int) -> set[int]:
 
 @pytest.mark.parametrize("mark", peer.MARKS)
 @pytest.mark.parametrize("has_proc", [True, False], ids=["proc", "no proc"])
-def test_a_double_fork_is_known_by_the_leader_of_its_session(start: Start, mark: str, has_proc: bool) -> None:
+def test_a_double_fork_is_identified_by_the_leader_of_its_session(start: Start, mark: str, has_proc: bool) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", DOUBLE, "own group", mark],
         env={mark: "x"},
@@ -176,7 +176,7 @@ def test_a_double_fork_is_known_by_the_leader_of_its_session(start: Start, mark:
         assert f"process {agent.pid} is an agent or its host" == evidence(pid, {agent.pid})
 
 
-def test_a_double_fork_is_known_by_the_leader_of_its_group() -> None:
+def test_a_double_fork_is_identified_by_the_leader_of_its_group() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", DOUBLE, "", ""],
         env={"KASMON_SESSION": "x"},
@@ -188,7 +188,7 @@ def test_a_double_fork_is_known_by_the_leader_of_its_group() -> None:
         assert f"process {agent.pid} carries KASMON_SESSION" == seen_by_another_host(orphan(agent))
 
 
-def test_where_the_leader_has_ended_the_other_members_of_the_session_tell() -> None:
+def test_without_a_leader_the_other_members_of_the_session_identify_it() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", DOUBLE, "leaderless", "KASMON_RUN"],
         env={},
@@ -203,7 +203,7 @@ def test_where_the_leader_has_ended_the_other_members_of_the_session_tell() -> N
 
 
 @pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK), reason="no control group can be made")
-def test_a_control_group_that_was_made_for_an_agent_tells_and_a_persons_does_not(start: Start) -> None:
+def test_a_control_group_for_an_agent_identifies_it_and_a_users_does_not(start: Start) -> None:
     host = start(PARENT, **{MACHINERY: "host"})
     agent, person = int(said(host)), start(SLEEPER, "orphan")
     assert "up" == said(person)
@@ -221,7 +221,7 @@ def test_a_control_group_that_was_made_for_an_agent_tells_and_a_persons_does_not
         group.rmdir()
 
 
-def test_a_host_that_exits_while_it_is_looked_at_tells_against_nobody(
+def test_a_host_that_exits_during_the_check_incriminates_no_process(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux moves an exiting process to the root of its control groups while its child still names it as its parent."""
@@ -271,7 +271,7 @@ AROUND = [
 
 
 @pytest.mark.parametrize("around", AROUND)
-def test_an_agents_command_is_its_own_whatever_it_is_run_in_and_without_its_environment(
+def test_an_agents_command_belongs_to_it_in_any_wrapper_and_without_its_environment(
     folder: Path, around: list[str]
 ) -> None:
     if around and shutil.which(around[0]) is None:
@@ -296,7 +296,7 @@ def test_an_agents_command_is_its_own_whatever_it_is_run_in_and_without_its_envi
 
 
 @pytest.mark.parametrize("around", AROUND)
-def test_a_person_is_not_taken_for_an_agent(folder: Path, around: list[str]) -> None:
+def test_a_users_process_is_not_taken_for_an_agents(folder: Path, around: list[str]) -> None:
     if around and shutil.which(around[0]) is None:
         pytest.skip(f"{around[0]} is missing")
     told = folder / "pid"
@@ -312,7 +312,7 @@ def test_a_person_is_not_taken_for_an_agent(folder: Path, around: list[str]) -> 
             end(shell.pid)
 
 
-def test_a_person_who_came_by_ssh_is_not_taken_for_an_agent(folder: Path) -> None:
+def test_a_user_over_ssh_is_not_taken_for_an_agent(folder: Path) -> None:
     machine = Sshd(folder)
     try:
         command = [*machine.ssh, "box", "sh -c 'echo $$; cat; true'"]
@@ -329,7 +329,7 @@ def _family_of(pid: int) -> set[int]:
 
 
 @pytest.mark.parametrize(("socket", "mark", "expected"), [("own", "", ""), ("t.sock", MACHINERY, MACHINERY)])
-def test_a_person_in_a_tmux_of_their_own_is_none_and_what_runs_in_kasmons_is(
+def test_a_user_in_their_own_tmux_is_no_agent_and_a_process_in_kasmons_is(
     folder: Path, socket: str, mark: str, expected: str
 ) -> None:
     program = os.environ.get("KASMON_TMUX", "tmux")
@@ -358,11 +358,11 @@ def test_a_person_in_a_tmux_of_their_own_is_none_and_what_runs_in_kasmons_is(
 
 
 @pytest.mark.parametrize("pid", [0, -1])
-def test_a_pid_that_the_system_does_not_tell_counts_as_an_agents(pid: int) -> None:
+def test_a_process_that_the_system_hides_counts_as_an_agents(pid: int) -> None:
     assert evidence(pid)
 
 
-def test_without_proc_it_is_found_out_all_the_same(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_the_owner_is_found_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "HERE", MacOS())
     agent = start(PARENT, KASMON_SESSION="abcdefgh")
     child = int(said(agent))

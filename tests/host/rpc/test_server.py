@@ -82,7 +82,7 @@ async def test_a_client_is_greeted_with_the_hosts_pid(line: Line) -> None:
     assert (os.getpid(), frames.VERSION) == (link.welcome.pid, link.welcome.version)
 
 
-async def test_a_host_may_greet_in_its_own_words(env: Env) -> None:
+async def test_a_host_may_send_its_own_greeting(env: Env) -> None:
     def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Frame | None:
         return frames.Welcome(n=frame.n, pid=7, tmux="3.3a") if isinstance(frame, frames.Hello) else None
 
@@ -94,7 +94,7 @@ async def test_a_host_may_greet_in_its_own_words(env: Env) -> None:
     assert "3.3a" == link.welcome.tmux
 
 
-async def test_an_answer_is_waited_for_as_long_as_the_host_says_that_it_may_take(env: Env) -> None:
+async def test_the_time_limit_of_an_answer_is_that_of_the_host(env: Env) -> None:
     def receive(connection: ClientConnection, frame: frames.FromClient) -> frames.Frame | None:
         return frames.Welcome(n=frame.n, pid=7, answer_s=0.05) if isinstance(frame, frames.Hello) else None
 
@@ -111,9 +111,7 @@ async def test_only_its_user_can_reach_the_socket(line: Line) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_one_that_is_cancelled_while_it_binds_leaves_no_socket(
-    env: Env, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
+async def test_a_cancelled_bind_leaves_no_socket(env: Env, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     path, bind, bound, goes_on = env.paths.runtime / "test.sock", server.bind, list[socket.socket](), threading.Event()
 
     def bind_slowly(path: Path) -> socket.socket:
@@ -177,7 +175,7 @@ except (BrokenPipeError, ConnectionResetError):
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 
-async def test_a_client_of_another_version_is_told_so(line: Line) -> None:
+async def test_a_client_of_another_version_gets_an_error(line: Line) -> None:
     answer = await _raw(line.path, pack(frames.Hello(n=1, version=frames.VERSION + 1)))
 
     assert isinstance(answer, frames.FailureReply)
@@ -186,7 +184,7 @@ async def test_a_client_of_another_version_is_told_so(line: Line) -> None:
     assert [] == line.connections
 
 
-async def test_a_client_that_does_not_say_hello_is_dropped(line: Line) -> None:
+async def test_a_client_without_a_greeting_is_disconnected(line: Line) -> None:
     assert await _raw(line.path, pack(keys(b"x"))) is None
     assert [] == line.heard
 
@@ -194,7 +192,7 @@ async def test_a_client_that_does_not_say_hello_is_dropped(line: Line) -> None:
 @pytest.mark.parametrize(
     "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", struct.pack(">I", 3) + b"\xc1\xc1\xc1"], ids=repr
 )
-async def test_a_client_that_speaks_something_else_is_dropped(line: Line, garbage: bytes) -> None:
+async def test_a_client_with_another_protocol_is_disconnected(line: Line, garbage: bytes) -> None:
     assert await _raw(line.path, pack(frames.Hello(n=1)) + garbage) == frames.Welcome(
         n=1, pid=os.getpid(), kasmon="0.1.0"
     )
@@ -202,7 +200,7 @@ async def test_a_client_that_speaks_something_else_is_dropped(line: Line, garbag
     assert (await HostLink.open(line.path)).is_open
 
 
-async def test_a_numbered_frame_of_a_later_version_is_answered_with_a_plain_no(line: Line) -> None:
+async def test_a_numbered_frame_of_a_later_version_gets_a_refusal(line: Line) -> None:
     later = msgspec.msgpack.encode({"t": "teleport", "n": 5})
     answers = await _raw_all(
         line.path, pack(frames.Hello(n=1)) + struct.pack(">I", len(later)) + later + pack(frames.Quit(n=6)), 2
@@ -229,7 +227,7 @@ async def test_a_stale_socket_is_replaced(env: Env) -> None:
 # Questions and answers
 
 
-async def test_a_frame_that_comes_byte_by_byte_is_heard_whole(line: Line) -> None:
+async def test_a_frame_that_arrives_byte_by_byte_is_read_whole(line: Line) -> None:
     reader, writer = await asyncio.open_unix_connection(line.path)
     for byte in pack(frames.Hello(n=1)) + pack(keys(b"hello")):
         writer.write(bytes([byte]))
@@ -242,7 +240,7 @@ async def test_a_frame_that_comes_byte_by_byte_is_heard_whole(line: Line) -> Non
     assert await reader.read(1)
 
 
-async def test_each_question_gets_its_own_answer_however_they_cross(line: Line) -> None:
+async def test_each_request_gets_its_own_answer_in_any_order(line: Line) -> None:
     gates = [asyncio.Event() for _ in range(20)]
 
     async def late(n: int) -> frames.CommandResult:
@@ -280,7 +278,7 @@ async def test_an_error_of_ours_arrives_as_the_error_it_was(line: Line, beside: 
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["at once", "beside"])
-async def test_a_mistake_in_the_host_is_an_error_for_one_and_no_end_for_others(
+async def test_a_bug_in_the_host_is_an_error_for_one_client_and_no_end_for_others(
     line: Line, beside: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> frames.Frame:
@@ -300,7 +298,7 @@ async def test_a_mistake_in_the_host_is_an_error_for_one_and_no_end_for_others(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_no_answer_in_time_is_said_to_be_unknown(line: Line) -> None:
+async def test_a_request_without_an_answer_in_time_is_reported_as_unknown(line: Line) -> None:
     link = await HostLink.open(line.path)
     with pytest.raises(errors.TimedOutError, match="unknown"):
         await link.ask(frames.Quit(n=0), limit_s=0.05)
@@ -309,7 +307,7 @@ async def test_no_answer_in_time_is_said_to_be_unknown(line: Line) -> None:
     assert isinstance(await link.ask(frames.Quit(n=0)), frames.CommandResult)
 
 
-async def test_a_host_that_goes_away_answers_nobody(line: Line) -> None:
+async def test_a_host_that_exits_answers_no_client(line: Line) -> None:
     link = await HostLink.open(line.path)
     closed: list[bool] = []
     link.on_close = lambda: closed.append(True)
@@ -326,7 +324,7 @@ async def test_a_host_that_goes_away_answers_nobody(line: Line) -> None:
     assert [True] == closed
 
 
-async def test_who_asks_to_be_told_after_it_went_away_is_told_all_the_same(line: Line) -> None:
+async def test_a_callback_added_after_the_disconnect_is_called_too(line: Line) -> None:
     link = await HostLink.open(line.path)
     line.connections[0].abort()
     await auntil(lambda: not link.is_open)
@@ -339,7 +337,7 @@ async def test_who_asks_to_be_told_after_it_went_away_is_told_all_the_same(line:
     assert [True] == closed
 
 
-async def test_where_nobody_listens_it_is_unreachable(env: Env) -> None:
+async def test_a_socket_without_a_listener_is_unreachable(env: Env) -> None:
     with pytest.raises(errors.HostUnreachableError):
         await HostLink.open(env.paths.runtime / "nobody.sock")
 
@@ -368,7 +366,9 @@ UNSENDABLE = {
 
 
 @pytest.mark.parametrize(("wish", "why"), UNSENDABLE.values(), ids=UNSENDABLE)
-async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: command.AgentCommand, why: str) -> None:
+async def test_a_message_that_cannot_be_sent_is_refused_before_anything_is_sent(
+    line: Line, wish: command.AgentCommand, why: str
+) -> None:
     link = await HostLink.open(line.path)
     with pytest.raises(errors.UsageError, match=why):
         await link.ask(frames.ExecuteCommand(n=0, session=ME, command=wish))
@@ -378,7 +378,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(line: Line, wish: 
     assert [keys(b"x")] == line.heard
 
 
-async def test_what_is_told_and_cannot_be_sent_is_left_out(line: Line) -> None:
+async def test_a_notification_that_cannot_be_sent_is_dropped(line: Line) -> None:
     link = await HostLink.open(line.path)
     link.send(frames.Paste(session=ME, text="x" * FRAME_BYTES))
     link.send(keys(b"x"))
@@ -387,7 +387,7 @@ async def test_what_is_told_and_cannot_be_sent_is_left_out(line: Line) -> None:
     assert [keys(b"x")] == line.heard
 
 
-async def test_an_answer_that_is_too_long_is_a_refusal(line: Line) -> None:
+async def test_an_oversized_answer_is_a_refusal(line: Line) -> None:
     line.answer = lambda connection, frame: frames.TerminalText(n=2, lines=("x" * FRAME_BYTES,))
     link = await HostLink.open(line.path)
 
@@ -477,7 +477,7 @@ async def test_more_than_the_socket_takes_goes_out_in_pieces_and_in_order(line: 
     assert pastes == [frame.data for frame in line.heard if isinstance(frame, frames.SendKeys)]
 
 
-async def test_what_was_told_before_closing_still_leaves(line: Line) -> None:
+async def test_messages_before_the_close_are_still_sent(line: Line) -> None:
     link = await HostLink.open(line.path)
     link.send(keys(b"x" * 2_000_000))
     await link.aclose()
@@ -497,7 +497,7 @@ async def test_pushes_arrive_in_order(line: Line) -> None:
     assert [pushed(str(n)) for n in range(100)] == shown
 
 
-async def test_a_listener_that_fails_does_not_cut_the_line(line: Line) -> None:
+async def test_a_listener_that_fails_does_not_close_the_connection(line: Line) -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
     link = await HostLink.open(line.path)
@@ -516,7 +516,7 @@ async def test_a_listener_that_fails_does_not_cut_the_line(line: Line) -> None:
     assert [ValueError] == [type(error) for error in reported]
 
 
-async def test_a_slow_reader_gets_the_newest_and_nobody_waits_for_it(line: Line) -> None:
+async def test_a_slow_reader_gets_the_newest_push_and_delays_no_other(line: Line) -> None:
     reader, writer = await asyncio.open_unix_connection(line.path, limit=1 << 10)
     writer.write(pack(frames.Hello(n=1)))
     await auntil(lambda: line.connections)
@@ -562,7 +562,7 @@ async def test_a_push_is_made_when_it_is_sent(line: Line) -> None:
     assert len(made) < 50
 
 
-async def test_a_push_that_turns_out_to_be_nothing_sends_nothing(line: Line) -> None:
+async def test_an_empty_push_sends_nothing(line: Line) -> None:
     link = await HostLink.open(line.path)
     shown: list[frames.FromHost] = []
     link.on_push = shown.append
@@ -576,7 +576,7 @@ async def test_a_push_that_turns_out_to_be_nothing_sends_nothing(line: Line) -> 
 # Goodbye
 
 
-async def test_a_lost_client_is_told_once(line: Line) -> None:
+async def test_a_lost_client_is_reported_once(line: Line) -> None:
     link = await HostLink.open(line.path)
     await link.aclose()
     await link.aclose()
@@ -586,7 +586,7 @@ async def test_a_lost_client_is_told_once(line: Line) -> None:
     assert not line.server.connections
 
 
-async def test_what_is_under_way_is_answered_before_the_host_hangs_up(line: Line) -> None:
+async def test_open_requests_are_answered_before_the_host_disconnects(line: Line) -> None:
     closing = asyncio.Event()
 
     async def late(n: int) -> frames.CommandResult:
@@ -637,7 +637,7 @@ async def test_a_command_that_ends_at_the_limit_of_a_closing_server_is_replied_t
     assert result == reply
 
 
-async def test_a_host_that_ends_says_so_to_whom_it_kept_waiting(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_ends_notifies_waiting_clients(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "GOODBYE_S", 0.05)
 
     async def never() -> None:

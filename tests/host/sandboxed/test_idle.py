@@ -29,14 +29,14 @@ def but(session: Session = IDLE, **fields: object) -> Session:
 
 
 @pytest.mark.parametrize("state", sorted(set(SessionState) - RESTING))
-def test_only_what_is_idle_or_asleep_rests(state: SessionState) -> None:
+def test_only_an_idle_or_paused_agent_rests(state: SessionState) -> None:
     """Not what nobody can tell, nor what is at its limit: a turn of it may go on."""
     assert math.inf == rests_at(but(state=state))
     assert {SessionState.IDLE, SessionState.STANDBY, SessionState.PAUSED} == RESTING
     assert {0.0} == {rests_at(but(state=each)) for each in RESTING}
 
 
-def test_neither_in_a_turn_nor_while_it_asks() -> None:
+def test_an_agent_in_a_turn_or_with_a_request_does_not_rest() -> None:
     assert math.inf == rests_at(but(in_turn=True))
     assert math.inf == rests_at(but(requests=(ASKED,)))
 
@@ -52,7 +52,7 @@ def test_neither_in_a_turn_nor_while_it_asks() -> None:
         (ReceiptState.LOST, 0.0),
     ],
 )
-def test_a_prompt_that_is_on_its_way_is_not_cut(state: ReceiptState, rests: float) -> None:
+def test_a_prompt_being_delivered_is_not_cut(state: ReceiptState, rests: float) -> None:
     assert rests == rests_at(but(receipts=receipt(state)))
 
 
@@ -67,7 +67,7 @@ def test_it_was_last_used_when_it_became_idle_or_its_facts_say_and_moments_are_a
     assert not alike(None, 10.0)
 
 
-def test_in_a_terminal_time_alone_may_end_its_work() -> None:
+def test_in_a_terminal_the_time_alone_may_end_its_work() -> None:
     """As everybody else sees it, so does its host."""
     prints = Signal(source="output", value="printing", at=100.0)
     quiet = Signal(source="screen", value="idle", at=99.0)
@@ -77,7 +77,7 @@ def test_in_a_terminal_time_alone_may_end_its_work() -> None:
     assert SessionState.WORKING is not as_of(busy, 103.0).state
 
 
-def test_what_began_in_the_moment_in_which_it_was_stopped_is_at_work() -> None:
+def test_a_turn_started_at_the_moment_of_the_stop_counts_as_work() -> None:
     working = Signal(source="program", value="working", at=100.0)
     asleep = but(mode=Mode.TMUX, state=SessionState.STANDBY)
 

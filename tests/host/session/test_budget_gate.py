@@ -11,7 +11,9 @@ from kasmon.host.session.budget_gate import BudgetGate
 from tests.support.host.env import ME, Env
 
 
-async def test_an_invalid_config_releases_nothing_a_budget_holds(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_invalid_config_releases_no_prompt_that_a_budget_holds(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person is editing it."""
     for name in [name for name in os.environ if name.startswith(("XDG_", "KASM"))]:
         monkeypatch.delenv(name)

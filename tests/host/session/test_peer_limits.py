@@ -42,7 +42,9 @@ async def test_messages_too_long_or_too_many_in_a_minute_are_refused_by_the_host
     assert MOST + 2 == len(env.session().receipts)
 
 
-async def test_a_message_waits_for_the_turns_end_even_if_its_sender_wants_it_at_once(env: Env, fake: FakeAgent) -> None:
+async def test_a_message_waits_for_the_end_of_the_turn_even_if_its_sender_requests_now(
+    env: Env, fake: FakeAgent
+) -> None:
     async with env.hosting(fake):
         await auntil(lambda: env.only(SessionStarted))
         link = await env.linked()
@@ -54,7 +56,7 @@ async def test_a_message_waits_for_the_turns_end_even_if_its_sender_wants_it_at_
     assert ["work"] == [told.text for told in fake.told if isinstance(told, Prompt)]
 
 
-async def test_the_next_host_counts_what_came_before_it(env: Env) -> None:
+async def test_the_next_host_counts_earlier_messages(env: Env) -> None:
     """Those that the log has, each once, however often it was changed or moved."""
 
     def kept() -> PeerMessageLimiter:

@@ -120,7 +120,7 @@ async def test_prompts_for_an_idle_agent_wait_for_the_end_of_each_turn_in_order(
     assert ["queued", "typed", "submitted", "started", "finished"] == steps(env, 2)
 
 
-async def test_a_prompt_for_now_goes_into_the_running_turn(env: Env, fake: FakeAgent) -> None:
+async def test_a_prompt_with_now_joins_the_running_turn(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await ready(env)
         await prompt(link, "one")
@@ -130,7 +130,7 @@ async def test_a_prompt_for_now_goes_into_the_running_turn(env: Env, fake: FakeA
         assert ["one", "and also"] == fake.prompts
 
 
-async def test_what_an_agent_took_into_a_turn_of_another_and_never_named_is_unsure(env: Env, fake: FakeAgent) -> None:
+async def test_a_prompt_that_joined_another_turn_without_an_echo_is_unsure(env: Env, fake: FakeAgent) -> None:
     async def steered(wish: AgentCommand) -> None:
         if wish != Prompt(text="and also"):
             fake.obey(wish)
@@ -148,7 +148,7 @@ async def test_what_an_agent_took_into_a_turn_of_another_and_never_named_is_unsu
         await auntil(lambda: ["finished", "unsure", "finished"] == [state for _, state in env.receipts()])
 
 
-async def test_what_still_waits_within_the_agent_is_not_said_to_be_finished(env: Env, fake: FakeAgent) -> None:
+async def test_a_prompt_that_waits_within_the_agent_is_not_reported_as_finished(env: Env, fake: FakeAgent) -> None:
     """It keeps what comes into a turn, and takes a turn for each: the third waits through the ends of two."""
 
     async def keeps(wish: AgentCommand) -> None:
@@ -171,7 +171,9 @@ async def test_what_still_waits_within_the_agent_is_not_said_to_be_finished(env:
 
 
 @pytest.mark.parametrize("when", ["now", "interrupt"])
-async def test_an_agent_whose_turn_ended_at_a_limit_is_prompted_again(env: Env, fake: FakeAgent, when: str) -> None:
+async def test_an_agent_whose_turn_ended_at_its_limit_can_be_prompted_again(
+    env: Env, fake: FakeAgent, when: str
+) -> None:
     """Nobody may ever tell that the limit is over, and there is no turn to wait for, nor one to end."""
     fake.abilities = msgspec.structs.replace(ABLE, steers=False)
     async with env.hosting(fake):
@@ -187,7 +189,7 @@ async def test_an_agent_whose_turn_ended_at_a_limit_is_prompted_again(env: Env, 
     assert not any(isinstance(wish, Interrupt) for wish in fake.told)
 
 
-async def test_what_an_agent_let_go_of_without_taking_it_in_is_lost(env: Env, fake: FakeAgent) -> None:
+async def test_a_prompt_that_the_agent_dropped_is_lost(env: Env, fake: FakeAgent) -> None:
     async def forgets(wish: AgentCommand) -> None:
         if wish != Prompt(text="and also\nthis"):
             fake.obey(wish)
@@ -217,7 +219,7 @@ async def test_an_interrupting_prompt_ends_the_turn_first(env: Env, fake: FakeAg
     assert "interrupted" == env.only(TurnEnded)[0].reason
 
 
-async def test_an_interrupting_prompt_goes_before_those_that_wait(env: Env, fake: FakeAgent) -> None:
+async def test_an_interrupting_prompt_goes_before_the_queue(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await ready(env)
         await prompt(link, "one")
@@ -238,7 +240,9 @@ async def test_an_interrupting_prompt_to_an_idle_agent_interrupts_nothing(env: E
         assert not any(isinstance(wish, Interrupt) for wish in fake.told)
 
 
-async def test_an_endless_turn_gets_no_new_prompt(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_does_not_end_gets_no_second_prompt(
+    env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def stubborn(wish: AgentCommand) -> None:
         if not isinstance(wish, Interrupt):
             fake.obey(wish)
@@ -267,7 +271,7 @@ async def test_a_prompt_that_would_disturb_can_be_refused_instead(env: Env, fake
         assert [] == steps(env, 2)
 
 
-async def test_of_two_refusable_prompts_at_once_one_goes(env: Env, fake: FakeAgent) -> None:
+async def test_one_of_two_refusable_prompts_at_once_is_accepted(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         links = [await ready(env), await env.linked()]
         answers = await asyncio.gather(*(prompt(link, "go", when="refuse") for link in links), return_exceptions=True)
@@ -277,7 +281,7 @@ async def test_of_two_refusable_prompts_at_once_one_goes(env: Env, fake: FakeAge
 
 
 @pytest.mark.parametrize("text", ["", " \n\t "])
-async def test_an_empty_prompt_is_no_prompt(env: Env, fake: FakeAgent, text: str) -> None:
+async def test_an_empty_prompt_is_refused(env: Env, fake: FakeAgent, text: str) -> None:
     async with env.hosting(fake):
         with pytest.raises(UsageError):
             await prompt(await ready(env), text)
@@ -298,7 +302,7 @@ async def test_a_prompt_that_the_agent_refuses_is_refused(env: Env, fake: FakeAg
     assert "the agent has no credit left." == env.session().receipts[0].reason
 
 
-async def test_a_queued_prompt_that_the_agent_refuses_does_not_hold_up_the_next(env: Env, fake: FakeAgent) -> None:
+async def test_a_queued_prompt_that_the_agent_refuses_does_not_block_the_next(env: Env, fake: FakeAgent) -> None:
     async def picky(wish: AgentCommand) -> None:
         if wish == Prompt(text="bad"):
             raise RefusedError("not that.")
@@ -314,7 +318,7 @@ async def test_a_queued_prompt_that_the_agent_refuses_does_not_hold_up_the_next(
         await auntil(lambda: ("bad", "refused") in env.receipts())
 
 
-async def test_a_prompt_without_an_echo_is_neither_repeated_nor_said_to_be_there(
+async def test_a_prompt_without_an_echo_is_neither_repeated_nor_reported_as_accepted(
     env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs(wish: AgentCommand) -> None:
@@ -350,7 +354,7 @@ async def test_a_turn_may_begin_before_its_prompt_is_acknowledged(env: Env, fake
         assert ["typed", "started"] == steps(env)
 
 
-async def test_a_refused_prompt_makes_room_for_those_that_waited_behind_it(env: Env, fake: FakeAgent) -> None:
+async def test_a_refused_prompt_lets_the_next_ones_proceed(env: Env, fake: FakeAgent) -> None:
     gate = asyncio.Event()
 
     async def refuses_late(wish: AgentCommand) -> None:
@@ -390,7 +394,7 @@ async def test_the_next_prompt_waits_until_the_turn_of_the_one_before_has_begun(
         await auntil(lambda: fake.prompts == ["one", "two"])
 
 
-async def test_a_prompt_that_begins_no_turn_does_not_hold_up_the_queue(
+async def test_a_prompt_that_starts_no_turn_does_not_block_the_queue(
     env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slash command, say."""
@@ -408,7 +412,7 @@ async def test_a_prompt_that_begins_no_turn_does_not_hold_up_the_queue(
         await auntil(lambda: fake.prompts == ["/compact", "two"])
 
 
-async def test_a_turn_of_the_agents_own_starts_no_prompt_of_ours(env: Env, fake: FakeAgent) -> None:
+async def test_a_turn_that_the_agent_started_itself_sends_no_prompt(env: Env, fake: FakeAgent) -> None:
     async def takes(wish: AgentCommand) -> None:
         if not isinstance(wish, Prompt):
             fake.obey(wish)
@@ -430,7 +434,7 @@ async def test_a_turn_of_the_agents_own_starts_no_prompt_of_ours(env: Env, fake:
         ("interrupted", "", "finished", "interrupted"),
     ],
 )
-async def test_a_receipt_says_how_its_turn_ended(
+async def test_a_receipt_has_the_outcome_of_its_turn(
     env: Env, fake: FakeAgent, reason: str, error: str, state: str, why: str
 ) -> None:
     async with env.hosting(fake):
@@ -441,7 +445,7 @@ async def test_a_receipt_says_how_its_turn_ended(
     assert (why, "text") == (env.session().receipts[0].reason, env.session().receipts[0].carried_by)
 
 
-async def test_a_turn_is_credited_to_the_prompt_with_all_of_its_text_and_to_no_other(
+async def test_a_turn_belongs_to_the_prompt_with_all_of_its_text_and_to_no_other(
     env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them begin alike; what the agent never names is not known to have been done."""
@@ -465,7 +469,7 @@ async def test_a_turn_is_credited_to_the_prompt_with_all_of_its_text_and_to_no_o
     assert [("unsure", ""), ("finished", "text")] == [(str(r.state), r.carried_by) for r in env.session().receipts]
 
 
-async def test_a_turn_that_shows_another_text_is_credited_to_its_own_prompt(env: Env, fake: FakeAgent) -> None:
+async def test_a_turn_with_another_text_belongs_to_the_prompt_that_it_contains(env: Env, fake: FakeAgent) -> None:
     async def silent(wish: AgentCommand) -> None: ...
 
     fake.on_wish = silent
@@ -478,7 +482,7 @@ async def test_a_turn_that_shows_another_text_is_credited_to_its_own_prompt(env:
     assert "text" == env.session().receipts[0].carried_by
 
 
-async def test_a_prompt_that_began_no_turn_is_unsure_until_the_agent_names_it(
+async def test_a_prompt_that_started_no_turn_is_unsure_until_the_agent_names_it(
     env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "BEGIN_S", 0.1)
@@ -496,7 +500,7 @@ async def test_a_prompt_that_began_no_turn_is_unsure_until_the_agent_names_it(
     assert ["typed", "submitted", "unsure", "started", "finished"] == steps(env)
 
 
-async def test_the_end_loses_what_waits(env: Env, fake: FakeAgent) -> None:
+async def test_the_end_of_a_session_loses_its_queue(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await ready(env)
         for text in ("one", "two"):
@@ -507,7 +511,7 @@ async def test_the_end_loses_what_waits(env: Env, fake: FakeAgent) -> None:
     assert [("one", "lost"), ("two", "lost")] == env.receipts()
 
 
-async def test_a_full_queue_takes_no_more(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_accepts_no_more(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompts, "QUEUE", 2)
     async with env.hosting(fake):
         link = await ready(env)
@@ -563,7 +567,7 @@ async def requeue(link: HostLink, n: int, **change: Any) -> None:
     await do(link, Requeue(receipt=ReceiptId(f"{ME}-r{n}"), **change))
 
 
-async def test_what_waits_can_be_put_into_another_order(env: Env, fake: FakeAgent) -> None:
+async def test_queued_prompts_can_be_reordered(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await waiting(env, fake, "one", "two", "three")
         await requeue(link, 4, place=0)
@@ -578,7 +582,7 @@ async def test_what_waits_can_be_put_into_another_order(env: Env, fake: FakeAgen
     assert ["first", "three", "two", "one"] == fake.prompts
 
 
-async def test_what_waits_can_be_changed_and_taken_back(env: Env, fake: FakeAgent) -> None:
+async def test_queued_prompts_can_be_edited_and_withdrawn(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await waiting(env, fake, "one", "two")
         await requeue(link, 2, text="better\nand longer")
@@ -601,7 +605,7 @@ async def test_a_changed_queue_survives_its_host(env: Env, fake: FakeAgent) -> N
     assert ["zwei", "one"] == [after.prompts[receipt].prompt for receipt in waits]
 
 
-async def test_what_waits_no_more_cannot_be_changed(env: Env, fake: FakeAgent) -> None:
+async def test_a_prompt_that_left_the_queue_cannot_be_edited(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await waiting(env, fake, "one")
         with pytest.raises(RefusedError, match="is no longer queued"):
@@ -660,7 +664,7 @@ async def test_a_prompt_that_comes_while_a_budget_is_checked_keeps_the_queued_on
         await auntil(lambda: fake.prompts[:3] == ["first", "now", "queued"])
 
 
-async def test_a_host_that_hands_over_while_a_budget_is_checked_delivers_nothing_more(
+async def test_a_host_that_hands_over_during_a_budget_check_delivers_nothing_more(
     env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks = await checked(env, monkeypatch)

@@ -53,7 +53,7 @@ async def test_the_log_numbers_requests_and_seals_them(env: Env, fake: FakeAgent
     assert {ME} == {request.session for request in requests}
 
 
-async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(env: Env, fake: FakeAgent) -> None:
+async def test_an_answer_reaches_the_agent_with_its_own_id_of_the_request(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         own = asked("make", "tool-8")
         own = msgspec.structs.replace(own, request=msgspec.structs.replace(own.request, digest="of-the-agent"))
@@ -71,7 +71,7 @@ async def test_an_answer_reaches_the_agent_under_its_own_name_for_the_request(en
     assert first.id not in {fact.request for fact in env.only(events.RequestAnswered)}
 
 
-async def test_an_answer_is_in_the_log_before_the_agent_hears_it(env: Env, fake: FakeAgent) -> None:
+async def test_an_answer_is_in_the_log_before_the_agent_gets_it(env: Env, fake: FakeAgent) -> None:
     seen: list[tuple[int, int]] = []
 
     async def looks(wish: AgentCommand) -> None:
@@ -99,7 +99,7 @@ async def test_a_request_is_answered_once(env: Env, fake: FakeAgent) -> None:
     assert 1 == len(answers(fake))
 
 
-async def test_of_two_answers_at_the_same_moment_exactly_one_wins(env: Env, fake: FakeAgent) -> None:
+async def test_exactly_one_of_two_simultaneous_answers_is_accepted(env: Env, fake: FakeAgent) -> None:
     """Each time with two clients; `test_process_deaths` has a hundred such races with a host of its own."""
     async with env.hosting(fake):
         links = [await env.linked(), await env.linked()]
@@ -125,7 +125,7 @@ async def test_an_unknown_request_is_not_found(env: Env, fake: FakeAgent, unknow
     assert [] == answers(fake)
 
 
-async def test_an_answer_to_something_else_than_what_was_asked_is_stale(env: Env, fake: FakeAgent) -> None:
+async def test_an_answer_to_another_text_than_the_requested_one_is_stale(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         with pytest.raises(errors.StaleRequestError):
@@ -135,7 +135,7 @@ async def test_an_answer_to_something_else_than_what_was_asked_is_stale(env: Env
     assert [] == answers(fake)
 
 
-async def test_a_changed_request_is_a_new_one_and_the_old_one_is_void(env: Env, fake: FakeAgent) -> None:
+async def test_a_changed_request_is_a_new_one_and_the_old_one_is_withdrawn(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (old, new) = await _changed(env, fake)
         with pytest.raises(errors.RequestClosedError) as refusal:
@@ -154,7 +154,7 @@ async def _changed(env: Env, fake: FakeAgent) -> tuple[HostLink, tuple[Request, 
     return link, (old, new)
 
 
-async def test_a_request_that_is_asked_twice_is_one(env: Env, fake: FakeAgent) -> None:
+async def test_a_request_that_is_opened_twice_is_one(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(asked(), asked("make", "tool-8"))
@@ -164,7 +164,7 @@ async def test_a_request_that_is_asked_twice_is_one(env: Env, fake: FakeAgent) -
     assert 2 == len(env.only(events.RequestOpened))
 
 
-async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_may_reuse_an_id_once_its_request_is_closed(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (first,) = await asking(env, fake, asked())
         await do(link, answer(first))
@@ -180,7 +180,7 @@ async def test_an_agent_may_use_a_name_again_once_its_request_is_closed(env: Env
     assert [second.id] == [fact.request for fact in env.only(events.RequestWithdrawn)]
 
 
-async def test_what_was_set_aside_waits_on_and_can_still_be_answered(env: Env, fake: FakeAgent) -> None:
+async def test_a_dismissed_request_stays_open_and_can_still_be_answered(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         await do(link, answer(request, Decision.LATER))
@@ -191,7 +191,7 @@ async def test_what_was_set_aside_waits_on_and_can_still_be_answered(env: Env, f
     assert 1 == len(env.only(events.RequestSetAside)) == len(answers(fake))
 
 
-async def test_a_withdrawn_request_takes_no_answer(env: Env, fake: FakeAgent) -> None:
+async def test_a_withdrawn_request_accepts_no_answer(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(events.RequestWithdrawn(at=1.0, request=RequestId("tool-7"), why="interrupted"))
@@ -203,7 +203,9 @@ async def test_a_withdrawn_request_takes_no_answer(env: Env, fake: FakeAgent) ->
 
 
 @pytest.mark.parametrize("over", [events.TurnEnded(at=1.0), events.SessionEnded(at=1.0)], ids=["turn", "session"])
-async def test_an_end_closes_requests(env: Env, fake: FakeAgent, over: events.TurnEnded | events.SessionEnded) -> None:
+async def test_the_end_of_a_session_closes_its_requests(
+    env: Env, fake: FakeAgent, over: events.TurnEnded | events.SessionEnded
+) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         fake.say(over)
@@ -218,7 +220,7 @@ async def _until_closed(env: Env, link: HostLink, request: Request) -> None:
     await do(link, answer(request))
 
 
-async def test_a_decision_that_the_request_does_not_offer_is_refused(env: Env, fake: FakeAgent) -> None:
+async def test_a_decision_that_was_not_offered_is_refused(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(choices=(Decision.ALLOW, Decision.DENY)))
         with pytest.raises(errors.RefusedError, match="does not accept edit"):
@@ -245,7 +247,7 @@ async def test_an_edited_input_may_hold_whatever_json_can(env: Env, fake: FakeAg
     assert edited.keys() == fact.input.keys()
 
 
-async def test_what_was_approved_is_written_down_without_secrets_and_as_a_diff(env: Env, fake: FakeAgent) -> None:
+async def test_the_approved_input_is_logged_without_secrets_and_as_a_diff(env: Env, fake: FakeAgent) -> None:
     key = "sk-abcdefghijklmnopqrstuvwxyz123456"
     hidden = f"⟨hidden: {len(key)} characters⟩"
     async with env.hosting(fake):
@@ -287,7 +289,7 @@ async def test_an_edited_request_carries_its_new_input(env: Env, fake: FakeAgent
     ],
     ids=["none", "two of one", "unknown", "twice", "one", "several"],
 )
-async def test_a_choice_is_one_of_those_offered(
+async def test_a_choice_must_be_one_of_those_offered(
     env: Env, fake: FakeAgent, labels: tuple[str, ...], many: bool, error: str
 ) -> None:
     async with env.hosting(fake):
@@ -302,7 +304,7 @@ async def test_a_choice_is_one_of_those_offered(
     assert ([] if error else [labels]) == [a.labels for a in answers(fake)]
 
 
-async def test_a_question_that_takes_no_text_of_ones_own_says_so(env: Env, fake: FakeAgent) -> None:
+async def test_a_question_without_free_text_reports_that(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, question("red", "blue"))
         with pytest.raises(errors.UsageError, match="accepts no custom answer"):
@@ -311,7 +313,7 @@ async def test_a_question_that_takes_no_text_of_ones_own_says_so(env: Env, fake:
     assert [] == answers(fake)
 
 
-async def test_an_edited_input_is_not_empty_also_where_none_was_asked(env: Env, fake: FakeAgent) -> None:
+async def test_an_edited_input_must_not_be_empty(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(input={}))
         with pytest.raises(errors.UsageError, match="is empty"):
@@ -328,7 +330,7 @@ async def test_an_edited_input_is_not_empty_also_where_none_was_asked(env: Env, 
     ],
     ids=["a token", "lines"],
 )
-async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(env: Env, fake: FakeAgent, key: str) -> None:
+async def test_a_secret_that_an_edit_left_unchanged_is_no_difference(env: Env, fake: FakeAgent, key: str) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(input={"command": "make", "key": key}))
         await do(link, answer(request, Decision.EDIT, input={"command": "make check", "key": key}))
@@ -338,7 +340,7 @@ async def test_a_secret_that_an_edit_left_as_it_was_is_no_difference(env: Env, f
     assert max(key.split("\n"), key=len) not in env.paths.log(ME).read_text()
 
 
-async def test_an_open_question_takes_any_text(env: Env, fake: FakeAgent) -> None:
+async def test_an_open_question_accepts_any_text(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, question())
         with pytest.raises(errors.UsageError, match="no choice 'whatever you like'"):
@@ -364,7 +366,7 @@ async def test_an_open_question_takes_any_text(env: Env, fake: FakeAgent) -> Non
         (Decision.EDIT, {"input": {"command": " ", "timeout": 5}}, "lacks 'command'"),
     ],
 )
-async def test_an_answer_of_which_a_part_would_be_ignored_or_is_missing_is_refused_and_nothing_is_sent(
+async def test_an_answer_with_a_missing_or_extra_part_is_refused_and_nothing_is_sent(
     env: Env, fake: FakeAgent, decision: Decision, more: dict[str, Any], error: str
 ) -> None:
     async with env.hosting(fake):
@@ -376,7 +378,7 @@ async def test_an_answer_of_which_a_part_would_be_ignored_or_is_missing_is_refus
     assert [] == env.only(events.RequestAnswered)
 
 
-async def test_of_a_tool_whose_schema_is_known_only_what_it_requires_must_stay(env: Env, fake: FakeAgent) -> None:
+async def test_an_edit_of_a_known_tool_must_keep_only_its_required_fields(env: Env, fake: FakeAgent) -> None:
     opened = asked(input={"command": "make", "timeout": 60}, required=("command",))
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, opened)
@@ -385,7 +387,7 @@ async def test_of_a_tool_whose_schema_is_known_only_what_it_requires_must_stay(e
     assert [{"command": "make check"}] == [told.input for told in answers(fake)]
 
 
-async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(env: Env, fake: FakeAgent) -> None:
+async def test_a_plan_without_a_text_is_reported_to_the_user(env: Env, fake: FakeAgent) -> None:
     opened = asked("", kind=RequestKind.PLAN, shown=" \n", choices=(Decision.ALLOW, Decision.DENY))
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, opened)
@@ -394,14 +396,14 @@ async def test_a_plan_without_a_text_says_so_to_whoever_decides_on_it(env: Env, 
     assert seal(request) == request
 
 
-async def test_what_only_its_terminal_can_answer_says_so(env: Env, fake: FakeAgent) -> None:
+async def test_a_request_that_only_its_terminal_can_answer_reports_that(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked(answerable=False))
         with pytest.raises(errors.UnableError, match="terminal"):
             await do(link, answer(request))
 
 
-async def test_an_agent_that_takes_no_answers_says_so(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_without_answers_reports_that(env: Env, fake: FakeAgent) -> None:
     fake.abilities = Abilities()
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -424,7 +426,7 @@ def on_answer(fake: FakeAgent, error: Exception | None) -> None:
     fake.on_wish = react
 
 
-async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(env: Env, fake: FakeAgent) -> None:
+async def test_an_answer_that_the_agent_refuses_reopens_the_request(env: Env, fake: FakeAgent) -> None:
     on_answer(fake, errors.RefusedError("not in this mode."))
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -439,7 +441,7 @@ async def test_an_answer_that_the_agent_refuses_leaves_the_question_open_anew(en
     assert ["tool-7", "tool-7"] == [a.request for a in answers(fake)]
 
 
-async def test_what_was_opened_anew_can_be_withdrawn(env: Env, fake: FakeAgent) -> None:
+async def test_a_reopened_request_can_be_withdrawn(env: Env, fake: FakeAgent) -> None:
     on_answer(fake, errors.RefusedError("not in this mode."))
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
@@ -463,7 +465,7 @@ async def test_an_answer_that_comes_too_late_for_the_agent_is_closed(env: Env, f
     assert () == env.session().requests
 
 
-async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unknown(env: Env, fake: FakeAgent) -> None:
+async def test_an_answer_without_an_acknowledgement_is_reported_as_unknown(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake, limits=Limits(call_s=0.5)):
         link, (request,) = await asking(env, fake, asked())
         on_answer(fake, None)
@@ -475,7 +477,7 @@ async def test_an_answer_that_the_agent_does_not_acknowledge_is_said_to_be_unkno
     assert () == env.session().requests
 
 
-async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAgent) -> None:
+async def test_a_restart_closes_requests_of_the_earlier_generation(env: Env, fake: FakeAgent) -> None:
     """Also before the new agent has said a word."""
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, asked())
@@ -497,7 +499,7 @@ async def test_a_restart_closes_what_its_last_life_asked(env: Env, fake: FakeAge
 # Who may answer
 
 
-async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: Env, fake: FakeAgent) -> None:
+async def test_a_client_that_identifies_itself_as_an_agent_may_prompt_but_not_answer(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, asked())
         link = await HostLink.open(env.paths.socket(ME), as_agent=True)
@@ -512,7 +514,9 @@ async def test_a_client_that_says_it_is_an_agent_may_prompt_but_not_answer(env: 
     "wish",
     [Configure(permission_mode="plan"), Configure(switches={"yolo": True}), Allow(hosts=("example.com",))],
 )
-async def test_nor_change_the_amount_or_the_allowed_hosts(env: Env, fake: FakeAgent, wish: Configure | Allow) -> None:
+async def test_an_agent_may_not_change_the_permission_mode_or_the_allowed_hosts(
+    env: Env, fake: FakeAgent, wish: Configure | Allow
+) -> None:
     """Of its own session or of another: the guard is that of an answer. A person may."""
     fake.abilities = Abilities(sets_model=True, sets_permission_mode=True)
     async with env.hosting(fake):
@@ -558,7 +562,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["with its variable", "as a child of its host"])
-async def test_a_process_of_an_agents_own_may_not_answer(env: Env, fake: FakeAgent, marked: bool) -> None:
+async def test_a_child_process_of_an_agent_may_not_answer(env: Env, fake: FakeAgent, marked: bool) -> None:
     async with env.hosting(fake):
         _, (request,) = await asking(env, fake, asked())
         said = await asyncio.to_thread(_commanded_by_a_child, env, answer(request), marked)
@@ -575,7 +579,9 @@ def _commanded_by_a_child(env: Env, wish: AgentCommand | Allow, marked: bool) ->
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
 
 
-async def test_consent_to_what_may_be_cut_is_refused_and_a_no_is_taken(env: Env, fake: FakeAgent) -> None:
+async def test_allowing_a_request_that_may_be_cut_is_refused_and_a_denial_is_accepted(
+    env: Env, fake: FakeAgent
+) -> None:
     """Whatever its choices say: the terminal shows what is asked, and consent is given there."""
     opened = asked("rm", choices=(Decision.ALLOW, Decision.ALWAYS, Decision.EDIT, Decision.DENY))
     cut = msgspec.structs.replace(opened, request=msgspec.structs.replace(opened.request, may_be_cut=True))
@@ -591,7 +597,7 @@ async def test_consent_to_what_may_be_cut_is_refused_and_a_no_is_taken(env: Env,
 
 
 @pytest.mark.parametrize("digest", ["", " ", "0", "0" * 64])
-async def test_an_answer_with_no_digest_or_another_one_answers_nothing(env: Env, fake: FakeAgent, digest: str) -> None:
+async def test_an_answer_without_the_right_digest_is_refused(env: Env, fake: FakeAgent, digest: str) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked())
         for decision in (Decision.ALLOW, Decision.DENY, Decision.LATER):

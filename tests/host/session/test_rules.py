@@ -36,7 +36,7 @@ async def again(env: Env, fake: FakeAgent, text: str, count: int, call: str = "t
     await auntil(lambda: len(env.only(RequestOpened)) == count)
 
 
-async def test_always_allows_this_one_and_the_like_from_then_on(env: Env, fake: FakeAgent) -> None:
+async def test_always_allows_this_request_and_equal_ones_from_then_on(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked("git push"))
         assert ("Bash(git push:*)", True) == (request.rule, Decision.ALWAYS in request.choices)
@@ -52,7 +52,7 @@ async def test_always_allows_this_one_and_the_like_from_then_on(env: Env, fake: 
     assert () == env.session().requests
 
 
-async def test_never_denies_this_one_and_the_like_from_then_on(env: Env, fake: FakeAgent) -> None:
+async def test_never_denies_this_request_and_equal_ones_from_then_on(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request, Decision.NEVER, reason="not from here"))
@@ -63,7 +63,7 @@ async def test_never_denies_this_one_and_the_like_from_then_on(env: Env, fake: F
     assert ["not from here", "A standing rule denies Bash(git push:*)."] == [told.reason for told in answers(fake)]
 
 
-async def test_what_no_rule_covers_waits(env: Env, fake: FakeAgent) -> None:
+async def test_a_request_without_a_rule_waits(env: Env, fake: FakeAgent) -> None:
     keep(env, "git push")
     async with env.hosting(fake):
         _, requests = await asking(env, fake, asked("git push && rm -rf /"), asked("git pull", "tool-8"))
@@ -72,7 +72,7 @@ async def test_what_no_rule_covers_waits(env: Env, fake: FakeAgent) -> None:
     assert [] == answers(fake)
 
 
-async def test_a_rule_that_denies_wins(env: Env, fake: FakeAgent) -> None:
+async def test_a_denying_rule_has_priority(env: Env, fake: FakeAgent) -> None:
     keep(env, "git push")
     denies = keep(env, "git push", RuleEffect.DENY)
     async with env.hosting(fake):
@@ -82,7 +82,7 @@ async def test_a_rule_that_denies_wins(env: Env, fake: FakeAgent) -> None:
     assert [(Decision.DENY, denies.id)] == [(fact.decision, fact.rule) for fact in env.only(RequestAnswered)]
 
 
-async def test_a_revoked_rule_answers_nothing_more(env: Env, fake: FakeAgent) -> None:
+async def test_a_revoked_rule_answers_no_more_requests(env: Env, fake: FakeAgent) -> None:
     rule = keep(env, "git push")
     async with env.hosting(fake):
         await asking(env, fake, asked("git push"))
@@ -94,7 +94,7 @@ async def test_a_revoked_rule_answers_nothing_more(env: Env, fake: FakeAgent) ->
     assert 1 == len(answers(fake))
 
 
-async def test_rules_that_cannot_be_read_allow_nothing_and_that_is_said_once(env: Env, fake: FakeAgent) -> None:
+async def test_unreadable_rules_allow_nothing_and_are_reported_once(env: Env, fake: FakeAgent) -> None:
     keep(env, "git push")
     env.paths.rules.write_text("[[rule")
     async with env.hosting(fake):
@@ -108,7 +108,7 @@ async def test_rules_that_cannot_be_read_allow_nothing_and_that_is_said_once(env
 @pytest.mark.parametrize(
     ("scope", "of"), [("session", "abcdefgh"), ("plan", "p1"), ("project", "/")], ids=["session", "plan", "project"]
 )
-async def test_a_rule_reaches_as_far_as_it_was_given(env: Env, fake: FakeAgent, scope: str, of: str) -> None:
+async def test_a_rule_applies_within_its_scope(env: Env, fake: FakeAgent, scope: str, of: str) -> None:
     async with env.hosting(fake, env.wants(backend="fake", plan="p1")):
         link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request, Decision.ALWAYS, scope=scope))
@@ -126,7 +126,7 @@ async def test_without_a_plan_there_is_no_rule_for_one(env: Env, fake: FakeAgent
     assert () == rules(env)
 
 
-async def test_what_holds_a_secret_or_hidden_characters_gets_no_rule(env: Env, fake: FakeAgent) -> None:
+async def test_a_request_with_a_secret_or_hidden_characters_gets_no_rule(env: Env, fake: FakeAgent) -> None:
     launch = env.wants(backend="fake")
     env.paths.environment("abcdefgh").write_bytes(b"TOKEN=very-secret-value\0")
     async with env.hosting(fake, launch):
@@ -145,7 +145,7 @@ async def test_questions_and_plans_get_no_rule(env: Env, fake: FakeAgent) -> Non
     assert ("", (Decision.ALLOW, Decision.DENY)) == (request.rule, request.choices)
 
 
-async def test_an_answer_that_lost_leaves_no_rule(env: Env, fake: FakeAgent) -> None:
+async def test_an_answer_that_came_second_makes_no_rule(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link, (request,) = await asking(env, fake, asked("git push"))
         await do(link, answer(request))
@@ -171,7 +171,7 @@ async def test_a_rule_is_removed_if_its_request_is_withdrawn_while_it_is_stored(
     assert [] == answers(fake)
 
 
-async def test_an_agent_that_does_not_take_the_answer_of_a_rule_is_asked_about(env: Env, fake: FakeAgent) -> None:
+async def test_a_request_whose_rule_the_agent_refuses_is_shown_to_the_user(env: Env, fake: FakeAgent) -> None:
     async def refuses(wish: AgentCommand) -> None:
         if isinstance(wish, Answer):
             raise RefusedError("not like this")
@@ -201,7 +201,9 @@ def test_a_project_is_the_nearest_folder_under_git_or_the_folder_itself(tmp_path
     assert [str(tmp_path / "app"), str(alone)] == [project_of(str(inner)), project_of(str(alone))]
 
 
-def test_a_folder_of_another_machine_is_a_project_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_machine_is_its_own_project_wherever_this_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
 
@@ -209,11 +211,11 @@ def test_a_folder_of_another_machine_is_a_project_of_its_own(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("folder", ["/tmp/a\0b", "/" + "x" * 5000, "/no/such/\udcff", ""])
-def test_what_cannot_be_a_folder_has_a_project_all_the_same(folder: str) -> None:
+def test_a_path_that_cannot_be_a_folder_has_a_project(folder: str) -> None:
     assert isinstance(project_of(folder), str)
 
 
-def test_links_in_a_circle_have_a_project_all_the_same(tmp_path: Path) -> None:
+def test_links_that_form_a_loop_have_a_project(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
 

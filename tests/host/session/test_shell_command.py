@@ -18,7 +18,7 @@ def _shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/bin/sh")
 
 
-async def test_it_runs_in_the_folder_and_its_exit_code_is_told(tmp_path: Path) -> None:
+async def test_a_command_runs_in_the_folder_and_reports_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "here.txt").touch()
     said: list[str] = []
 
@@ -27,12 +27,12 @@ async def test_it_runs_in_the_folder_and_its_exit_code_is_told(tmp_path: Path) -
     assert (3, ["here.txt", "bad"]) == (code, "".join(said).split())
 
 
-async def test_a_background_program_of_it_does_not_hold_the_outcome(tmp_path: Path) -> None:
+async def test_a_background_program_does_not_delay_the_result(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         assert 0 == await run_in_folder(str(tmp_path), "sleep 600 & true", lambda _: None)
 
 
-async def test_ended_by_the_person_it_ends_with_its_children(tmp_path: Path) -> None:
+async def test_ended_by_the_user_a_command_ends_with_its_children(tmp_path: Path) -> None:
     said: list[str] = []
     command = "sh -c 'echo $$; exec sleep 600'"
     running = asyncio.create_task(run_in_folder(str(tmp_path), command, said.append))
@@ -44,7 +44,7 @@ async def test_ended_by_the_person_it_ends_with_its_children(tmp_path: Path) -> 
     await auntil(lambda: not stat.exists() or stat.read_text().split()[2] == "Z")
 
 
-async def test_it_ends_with_its_children_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None:
+async def test_a_command_ends_with_its_children_when_its_runner_is_killed(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
         "from kasmon.host.session.shell_command import run_in_folder\n"
@@ -75,14 +75,14 @@ async def test_a_command_that_waits_for_all_its_children_ends(tmp_path: Path, mo
         assert 0 == await run_in_folder(str(tmp_path), shlex.join([sys.executable, "-c", waits]), print)
 
 
-async def test_a_shell_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_shell_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHELL", "/nowhere/shell")
 
     with pytest.raises(UnableError, match="'/nowhere/shell' cannot run 'true'"):
         await run_in_folder(str(tmp_path), "true", lambda _: None)
 
 
-async def test_one_that_prints_without_end_is_ended(tmp_path: Path) -> None:
+async def test_a_command_with_endless_output_is_ended(tmp_path: Path) -> None:
     said: list[str] = []
     with pytest.raises(UnableError, match="printed more than 256 KB"):
         await run_in_folder(str(tmp_path), "yes", said.append)

@@ -44,12 +44,12 @@ def call(at: float, line: str = "make", within: str = "") -> ToolStarted:
 
 
 @pytest.mark.parametrize("source", ["launch", "process", "output"])
-def test_a_program_of_which_only_is_known_that_it_runs_is_never_stuck(source: str) -> None:
+def test_a_program_without_any_signal_but_running_is_never_stuck(source: str) -> None:
     assert "" == stuck(session("x", SessionState.WORKING, source=source, since=0), LIMITS, 0, 10_000)
     assert "" != stuck(session("x", SessionState.WORKING, source="screen", since=0), LIMITS, 0, 10_000)
 
 
-def test_nothing_for_so_long_is_stuck_and_says_for_how_long() -> None:
+def test_an_agent_without_effect_for_the_limit_is_stuck_and_shows_for_how_long() -> None:
     assert "" == why(at=609)
     assert "no progress for 10 min" == why(at=610)
 
@@ -64,7 +64,7 @@ def test_nothing_for_so_long_is_stuck_and_says_for_how_long() -> None:
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_what_comes_of_it_begins_the_time_anew(event: Event) -> None:
+def test_an_effect_restarts_the_time(event: Event) -> None:
     assert "" == why(event, at=899)
     assert why(event, at=900)
 
@@ -79,7 +79,7 @@ def test_what_comes_of_it_begins_the_time_anew(event: Event) -> None:
     ],
     ids=["notice", "prints", "title", "tokens read"],
 )
-def test_what_only_moves_on_the_screen_does_not(event: Event) -> None:
+def test_a_change_on_the_screen_alone_is_no_effect(event: Event) -> None:
     """A spinner's bytes are no work."""
     assert why(event, at=610)
 
@@ -91,7 +91,7 @@ def test_another_turn_counts_calls_anew_and_an_effect_without_a_fact_counts() ->
     assert "" == why(call(20), call(21), TurnEnded(at=22), TurnStarted(at=23), call(24), at=30)
 
 
-def test_the_same_call_again_and_again_is_stuck_whatever_its_results() -> None:
+def test_the_same_call_repeated_is_stuck_whatever_its_results() -> None:
     twice: list[Event] = [call(20), ToolFinished(at=21, call="a"), call(22), ToolFinished(at=23, call="b")]
 
     assert "" == why(*twice, at=30)
@@ -100,7 +100,7 @@ def test_the_same_call_again_and_again_is_stuck_whatever_its_results() -> None:
     assert "" == why(*twice, call(24, within="sub"), at=30)
 
 
-def test_who_said_that_it_waits_is_not_stuck_until_its_next_turn() -> None:
+def test_an_agent_that_reported_waiting_is_not_stuck_until_its_next_turn() -> None:
     waits = ContextReported(at=20, waiting="the other tasks")
 
     assert "" == why(waits, at=9000)
@@ -119,7 +119,7 @@ def test_a_question_in_a_turn_does_not_end_its_waiting_but_it_can_be_taken_back(
     assert "lunch" == fold(ContextReported(at=20, waiting="lunch"), ContextReported(at=21, done="half")).waits
 
 
-def test_that_its_task_is_done_stays_said_until_it_is_started_again() -> None:
+def test_a_done_task_stays_done_until_the_next_start() -> None:
     said = fold(ContextReported(at=20, done="all green"), TurnEnded(at=21), TurnStarted(at=22))
 
     assert "all green" == said.done
@@ -133,12 +133,12 @@ def test_zero_means_never(limits: StuckLimits) -> None:
     assert "" == stuck(looping, limits, 0, 1e9)
 
 
-def test_only_who_works_can_be_stuck() -> None:
+def test_only_a_working_agent_can_be_stuck() -> None:
     assert "" == why(TurnEnded(at=20), at=9000)
     assert "" == why(RequestOpened(at=20, request=command("x", "ls")), at=9000)
 
 
-def test_the_flag_comes_and_goes_by_its_fact_and_with_the_work() -> None:
+def test_the_flag_is_set_and_cleared_by_its_event_and_with_the_work() -> None:
     flagged = fold(StuckSeen(at=700, why="no progress for 10 min"))
 
     assert (True, "no progress for 10 min") == (flagged.stuck, flagged.stuck_why)
@@ -149,7 +149,7 @@ def test_the_flag_comes_and_goes_by_its_fact_and_with_the_work() -> None:
     assert not fold(TurnEnded(at=20), StuckSeen(at=21, why="late")).stuck
 
 
-def test_a_stuck_session_stands_among_those_that_need_a_person() -> None:
+def test_a_stuck_session_is_among_those_that_need_the_user() -> None:
     flagged = fold(StuckSeen(at=700, why="no progress for 10 min"))
 
     assert session("x", SessionState.UNSURE).attention == flagged.attention

@@ -32,7 +32,7 @@ def reasons(env: Env) -> list[str]:
     return [fact.why for fact in env.only(StuckSeen)]
 
 
-async def test_an_agent_of_whom_nothing_comes_is_stuck_until_something_does(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_without_effect_is_stuck_until_there_is_one(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake, env.wants(backend="fake", workdir=str(env.paths.config)), SOON):
         fake.say(TurnStarted(at=time.time(), prompt="go"))
         await auntil(lambda: [NOTHING] == reasons(env), what="stuck")
@@ -43,7 +43,7 @@ async def test_an_agent_of_whom_nothing_comes_is_stuck_until_something_does(env:
         await auntil(lambda: reasons(env)[1:2] == [""], what="not stuck any more")
 
 
-async def test_text_that_is_being_written_comes_of_it() -> None:
+async def test_streamed_text_is_an_effect() -> None:
     """Until it is a message it is no fact; its host knows when it came."""
     live, before = LiveText(ME, Redactor(), lambda _: None), time.time()
     assert 0 == live.written_at
@@ -52,7 +52,7 @@ async def test_text_that_is_being_written_comes_of_it() -> None:
     assert before <= live.written_at <= time.time()
 
 
-async def test_what_the_agent_says_that_it_waits_for_is_a_fact(env: Env, fake: FakeAgent) -> None:
+async def test_the_reported_reason_of_waiting_is_an_event(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await env.linked()
         await auntil(lambda: env.session().exists)  # its start ends every wait
@@ -71,7 +71,7 @@ async def test_what_the_agent_says_that_it_waits_for_is_a_fact(env: Env, fake: F
         await link.aclose()
 
 
-def test_a_file_that_was_written_deep_inside_is_seen(tmp_path: Path) -> None:
+def test_a_file_written_in_a_deep_folder_is_an_effect(tmp_path: Path) -> None:
     before = time.time() - 100
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "node_modules").mkdir()
@@ -85,11 +85,11 @@ def test_a_file_that_was_written_deep_inside_is_seen(tmp_path: Path) -> None:
     assert abs(found - time.time()) < 10
 
 
-def test_where_nothing_can_be_read_nothing_was_written(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_no_effect(tmp_path: Path) -> None:
     assert written_since(str(tmp_path / "gone"), 0) is None
 
 
-def test_children_that_compute_work_and_those_that_sleep_do_not() -> None:
+def test_computing_children_are_an_effect_and_sleeping_ones_are_not() -> None:
     spins, sleeps = parent(sys.executable, "-c", "while True: pass"), parent("sleep", "60")
     try:
         busy, idle = ChildActivity(), ChildActivity()
@@ -117,7 +117,7 @@ def test_the_limits_come_from_the_config_in_minutes() -> None:
 
 
 @pytest.mark.parametrize(("state", "together"), [(SessionState.IDLE, True), (SessionState.WORKING, False)])
-async def test_the_sessions_of_a_host_that_rest_are_looked_at_together(state: SessionState, together: bool) -> None:
+async def test_the_idle_sessions_of_a_host_are_checked_together(state: SessionState, together: bool) -> None:
     """Two hundred at rest wake their host once for all, not one after the other."""
     loop = asyncio.get_running_loop()
     pause_s = 4 * (loop.time() + 1)  # longer than the clock has run, and no part of it is a multiple

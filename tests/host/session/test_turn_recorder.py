@@ -42,7 +42,7 @@ def test_a_turn_is_stored_for_a_structured_and_for_a_terminal_session(kasmon: Cl
     assert found.began_at <= found.ended_at
 
 
-def test_a_failure_is_told_once_and_stops_no_turn(kasmon: Cli) -> None:
+def test_a_failure_is_reported_once_and_stops_no_turn(kasmon: Cli) -> None:
     _, session = started(kasmon)
     kasmon.paths.turns(session).write_text("in the way")
 
@@ -55,7 +55,7 @@ def test_a_failure_is_told_once_and_stops_no_turn(kasmon: Cli) -> None:
     assert texts[0].startswith("The files before and after turns are not stored: ")
 
 
-def test_nothing_is_stored_if_the_setting_says_so_or_there_is_no_repository(kasmon: Cli) -> None:
+def test_nothing_is_stored_if_the_setting_is_off_or_there_is_no_repository(kasmon: Cli) -> None:
     write(Path(kasmon.environment["XDG_CONFIG_HOME"]) / "kasmon" / "config.toml", "[review]\nturns = false\n")
     _, session = started(kasmon)
     assert 0 == kasmon("send", "one", "say hello").code

@@ -11,7 +11,7 @@ from tests.support.host.env import Env
 from tests.support.wait import auntil
 
 
-async def test_a_new_agent_is_told_what_its_session_had_used(env: Env, fake: FakeAgent) -> None:
+async def test_a_new_agent_gets_the_earlier_usage_of_its_session(env: Env, fake: FakeAgent) -> None:
     """The figures of most agents begin anew with each process; a session's go on."""
     async with env.hosting(fake):
         fake.say(UsageReported(at=time.time(), input=400, output=10, context=90, cost_usd=0.5))
@@ -27,7 +27,7 @@ async def test_a_new_agent_is_told_what_its_session_had_used(env: Env, fake: Fak
 
 
 @pytest.mark.parametrize("how", ["it says so", "its events end", "its backend fails"])
-async def test_the_requests_of_an_agent_that_died_are_void_at_once(env: Env, fake: FakeAgent, how: str) -> None:
+async def test_the_requests_of_an_agent_that_died_are_withdrawn_at_once(env: Env, fake: FakeAgent, how: str) -> None:
     """The log says so itself, whatever the agent's backend still said."""
     async with env.hosting(fake):
         await auntil(lambda: fake.launch is not None)

@@ -38,7 +38,7 @@ async def started(env: Env) -> None:
 # Facts
 
 
-async def test_the_log_begins_with_what_it_is(env: Env, fake: FakeAgent) -> None:
+async def test_the_log_starts_with_its_session(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         await started(env)
 
@@ -47,7 +47,7 @@ async def test_the_log_begins_with_what_it_is(env: Env, fake: FakeAgent) -> None
     assert ME == first.session
 
 
-async def test_what_the_agent_says_stands_in_the_log_in_order(env: Env, fake: FakeAgent) -> None:
+async def test_messages_of_the_agent_are_logged_in_order(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(*(said(str(number)) for number in range(200)))
         await auntil(lambda: len(env.only(events.MessageWritten)) == 200)
@@ -55,7 +55,7 @@ async def test_what_the_agent_says_stands_in_the_log_in_order(env: Env, fake: Fa
     assert [str(number) for number in range(200)] == [fact.text for fact in env.only(events.MessageWritten)]
 
 
-async def test_a_start_says_what_only_the_host_knows(env: Env, fake: FakeAgent) -> None:
+async def test_a_start_event_has_the_fields_that_only_the_host_knows(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake, env.wants(backend="fake", workdir="/tmp")):
         await started(env)
 
@@ -70,7 +70,7 @@ async def test_a_start_says_what_only_the_host_knows(env: Env, fake: FakeAgent) 
     assert start.host_pid
 
 
-async def test_a_fact_that_cannot_be_written_down_is_a_notice_and_the_agent_goes_on(env: Env, fake: FakeAgent) -> None:
+async def test_an_event_that_cannot_be_encoded_is_a_notice_and_the_agent_continues(env: Env, fake: FakeAgent) -> None:
     deep: dict[str, object] = {}
     for _ in range(100_000):
         deep = {"deeper": deep}
@@ -103,7 +103,7 @@ async def test_an_agent_that_ends_ends_its_host(env: Env, fake: FakeAgent) -> No
     assert fake.closed
 
 
-async def test_what_an_agent_says_after_its_end_is_no_fact(env: Env, fake: FakeAgent) -> None:
+async def test_messages_of_an_agent_after_its_end_are_not_logged(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(events.SessionEnded(at=time.time(), exit_code=0), said("one more"))
         await auntil(lambda: not env.paths.socket(ME).exists())
@@ -111,14 +111,14 @@ async def test_what_an_agent_says_after_its_end_is_no_fact(env: Env, fake: FakeA
     assert isinstance(env.events()[-1], events.SessionEnded)
 
 
-async def test_an_agent_that_goes_on_after_its_end_is_not_waited_for(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_that_continues_after_its_end_is_not_waited_for(env: Env, fake: FakeAgent) -> None:
     fake.knows_its_end = False
     async with env.hosting(fake):
         fake.say(events.SessionEnded(at=time.time(), exit_code=0))
         await auntil(lambda: not env.paths.socket(ME).exists())
 
 
-async def test_an_agent_whose_backend_fails_says_so_and_ends(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_whose_backend_fails_reports_it_and_ends(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.say(said("so far"))
         fake.break_down(ValueError("no such frame"))
@@ -129,7 +129,7 @@ async def test_an_agent_whose_backend_fails_says_so_and_ends(env: Env, fake: Fak
     assert env.session().crashed
 
 
-async def test_an_agent_that_falls_silent_for_good_has_ended(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_whose_stream_ends_has_ended(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         fake.hang_up()
         await auntil(lambda: env.only(events.SessionEnded))
@@ -137,7 +137,7 @@ async def test_an_agent_that_falls_silent_for_good_has_ended(env: Env, fake: Fak
     assert "ended without a message" in env.session().end_why
 
 
-async def test_an_agent_that_cannot_be_started_says_why(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_that_cannot_start_gives_the_reason(env: Env, fake: FakeAgent) -> None:
     async def fails() -> None:
         raise errors.LaunchError("cannot start 'docs': no such program.", hint="Install it.")
 
@@ -149,7 +149,7 @@ async def test_an_agent_that_cannot_be_started_says_why(env: Env, fake: FakeAgen
     assert (0, None) == (env.session().generation, env.session().exit_code)
 
 
-async def test_a_backend_that_stumbles_while_it_opens_says_why(env: Env, fake: FakeAgent) -> None:
+async def test_a_backend_that_fails_while_starting_gives_the_reason(env: Env, fake: FakeAgent) -> None:
     async def fails() -> None:
         raise KeyError("model")
 
@@ -170,7 +170,7 @@ async def test_stop_ends_the_agent_and_is_no_crash(env: Env, fake: FakeAgent) ->
     assert (True, False) == (env.session().stopped, env.session().crashed)
 
 
-async def test_an_agent_that_does_not_finish_is_ended(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_that_does_not_exit_is_killed(env: Env, fake: FakeAgent) -> None:
     async def deaf(wish: object) -> None:
         pass
 
@@ -234,7 +234,7 @@ async def test_quit_ends_the_agent_with_its_host(env: Env, fake: FakeAgent) -> N
     assert env.session().stopped
 
 
-async def test_a_host_that_is_told_to_end_says_so(env: Env, fake: FakeAgent) -> None:
+async def test_a_host_that_is_ended_logs_the_reason(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake) as host:
         await started(env)
         host.end("its host got SIGTERM")
@@ -266,7 +266,7 @@ async def test_a_launch_may_ask_for_a_later_generation(env: Env, fake: FakeAgent
     assert 5 == env.session().generation
 
 
-async def test_the_first_prompt_is_given_in_the_first_generation_only(env: Env) -> None:
+async def test_the_first_prompt_is_sent_in_the_first_generation_only(env: Env) -> None:
     launch = env.wants(backend="fake", prompt="tidy up")
     first, second = FakeAgent(), FakeAgent()
     async with env.hosting(first, launch):
@@ -278,7 +278,7 @@ async def test_the_first_prompt_is_given_in_the_first_generation_only(env: Env) 
     assert (["tidy up"], ["and now?"]) == (first.prompts, second.prompts)
 
 
-async def test_a_wave_gives_its_first_prompt_in_its_own_name(env: Env, fake: FakeAgent) -> None:
+async def test_a_wave_is_the_origin_of_its_first_prompt(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake, env.wants(backend="fake", prompt="tidy up", wave=1)):
         (wish,) = await auntil(lambda: fake.told)
 
@@ -298,7 +298,7 @@ async def test_an_interrupt_reaches_the_agent(env: Env, fake: FakeAgent) -> None
     assert [Interrupt] == [type(wish) for wish in fake.told[:1]]
 
 
-async def test_an_agent_that_cannot_be_interrupted_says_so(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_that_cannot_be_interrupted_reports_that(env: Env, fake: FakeAgent) -> None:
     fake.abilities = Abilities()
     async with env.hosting(fake):
         await started(env)
@@ -306,7 +306,9 @@ async def test_an_agent_that_cannot_be_interrupted_says_so(env: Env, fake: FakeA
             await do(await env.linked(), Interrupt())
 
 
-async def test_a_wish_that_the_agent_does_not_take_in_time_is_said_to_be_unknown(env: Env, fake: FakeAgent) -> None:
+async def test_a_command_that_the_agent_does_not_accept_in_time_is_reported_as_unknown(
+    env: Env, fake: FakeAgent
+) -> None:
     """The time is the config's `limits.call_s`; who asks is told to wait a little longer than that."""
 
     async def hangs(wish: object) -> None:
@@ -340,7 +342,7 @@ async def test_an_agent_that_does_not_introduce_itself_in_time_has_ended(
     assert 0.05 == fake.launch.handshake_s
 
 
-async def test_a_host_takes_its_limits_from_the_config(env: Env) -> None:
+async def test_a_host_has_the_limits_of_the_config(env: Env) -> None:
     env.paths.config.mkdir()
     env.paths.config_file.write_text("[limits]\ncall_s = 77\n")
     env.wants()
@@ -363,7 +365,7 @@ async def test_a_config_that_cannot_be_used_keeps_no_host_from_starting(env: Env
     await link.aclose()
 
 
-async def test_a_backend_that_fails_on_a_wish_is_a_notice_and_an_error(env: Env, fake: FakeAgent) -> None:
+async def test_a_backend_that_fails_on_a_command_is_a_notice_and_an_error(env: Env, fake: FakeAgent) -> None:
     async def fails(wish: object) -> None:
         if isinstance(wish, Interrupt):
             raise AttributeError("turn")
@@ -378,7 +380,7 @@ async def test_a_backend_that_fails_on_a_wish_is_a_notice_and_an_error(env: Env,
         assert "submitted" == await prompt(await env.linked(), "still there?")
 
 
-async def test_a_wish_for_another_session_is_not_carried_here(env: Env, fake: FakeAgent) -> None:
+async def test_a_command_for_another_session_is_refused(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         with pytest.raises(errors.SessionNotFoundError):
             await do(await env.linked(), Interrupt(), SessionId("otherone"))
@@ -386,7 +388,7 @@ async def test_a_wish_for_another_session_is_not_carried_here(env: Env, fake: Fa
     assert not any(isinstance(wish, Interrupt) for wish in fake.told)
 
 
-async def test_a_wish_while_the_agent_starts_is_refused_and_a_prompt_waits(env: Env, fake: FakeAgent) -> None:
+async def test_a_command_while_the_agent_starts_is_refused_and_a_prompt_waits(env: Env, fake: FakeAgent) -> None:
     open_now = asyncio.Event()
 
     async def waits() -> None:
@@ -402,7 +404,7 @@ async def test_a_wish_while_the_agent_starts_is_refused_and_a_prompt_waits(env: 
         await auntil(lambda: fake.prompts == ["hello"])
 
 
-async def test_there_is_no_terminal_to_look_at(env: Env, fake: FakeAgent) -> None:
+async def test_a_structured_session_has_no_terminal(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await env.linked()
         for frame in (frames.DescribePane(n=0, session=ME), frames.ReadTerminal(n=0, session=ME)):
@@ -411,21 +413,21 @@ async def test_there_is_no_terminal_to_look_at(env: Env, fake: FakeAgent) -> Non
             assert ME == refusal.value.session
 
 
-async def test_what_only_a_terminal_needs_is_done_at_once(env: Env, fake: FakeAgent) -> None:
+async def test_terminal_only_commands_return_at_once(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await env.linked()
         for frame in (frames.ReleasePane(n=0, session=ME), frames.RenameWindow(n=0, session=ME, name="tests")):
             assert isinstance(await link.ask(frame), frames.CommandResult)
 
 
-async def test_an_agent_does_not_end_its_own_host(env: Env, fake: FakeAgent) -> None:
+async def test_an_agent_cannot_end_its_own_host(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         link = await HostLink.open(env.paths.socket(ME), as_agent=True)
         with pytest.raises(errors.RefusedError):
             await link.ask(frames.Quit(n=0))
 
 
-async def test_a_wish_after_the_end_is_refused(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_after_the_end_is_refused(env: Env, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     """While its host says goodbye."""
     goodbye = asyncio.Event()
 
@@ -456,7 +458,7 @@ async def watching(env: Env, shown: list[frames.FromHost], rate_hz: float = 20.0
     return link
 
 
-async def test_text_is_shown_while_it_is_written_and_forgotten_once_it_is_said(env: Env, fake: FakeAgent) -> None:
+async def test_text_is_shown_while_it_is_streamed_and_dropped_once_it_is_logged(env: Env, fake: FakeAgent) -> None:
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await watching(env, shown)
@@ -466,7 +468,7 @@ async def test_text_is_shown_while_it_is_written_and_forgotten_once_it_is_said(e
         await auntil(lambda: shown[-1:] == [frames.TextDelta(session=ME, text="")])
 
 
-async def test_who_begins_to_watch_sees_what_was_written_so_far(env: Env, fake: FakeAgent) -> None:
+async def test_a_new_watcher_gets_the_text_streamed_so_far(env: Env, fake: FakeAgent) -> None:
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await started(env)
@@ -476,7 +478,7 @@ async def test_who_begins_to_watch_sees_what_was_written_so_far(env: Env, fake: 
         await auntil(lambda: shown == [frames.TextDelta(session=ME, text="hm, ", thinking=True)])
 
 
-async def test_a_finished_thought_leaves_the_text_that_is_being_written(env: Env, fake: FakeAgent) -> None:
+async def test_a_finished_thought_keeps_the_streamed_text(env: Env, fake: FakeAgent) -> None:
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await watching(env, shown)
@@ -489,7 +491,7 @@ async def test_a_finished_thought_leaves_the_text_that_is_being_written(env: Env
         await auntil(lambda: shown[-1:] == [frames.TextDelta(session=ME, text="So it")])
 
 
-async def test_a_flood_of_words_is_shown_in_few_pushes(env: Env, fake: FakeAgent) -> None:
+async def test_a_flood_of_text_is_sent_in_few_pushes(env: Env, fake: FakeAgent) -> None:
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         await watching(env, shown, rate_hz=1000)
@@ -501,7 +503,7 @@ async def test_a_flood_of_words_is_shown_in_few_pushes(env: Env, fake: FakeAgent
     assert len(shown) <= took_s * 30 + 3
 
 
-async def test_who_stops_watching_hears_no_more(env: Env, fake: FakeAgent) -> None:
+async def test_a_client_that_stops_watching_gets_no_more_pushes(env: Env, fake: FakeAgent) -> None:
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         link = await watching(env, shown)
@@ -516,7 +518,7 @@ async def test_who_stops_watching_hears_no_more(env: Env, fake: FakeAgent) -> No
     assert [] == shown
 
 
-async def test_who_watches_is_told_that_it_is_over(env: Env, fake: FakeAgent) -> None:
+async def test_a_watcher_is_notified_of_the_end(env: Env, fake: FakeAgent) -> None:
     shown: list[frames.FromHost] = []
     async with env.hosting(fake):
         link = await watching(env, shown)
@@ -598,7 +600,7 @@ async def test_an_agent_that_accepts_no_pictures_refuses_them_and_a_false_one_is
 # A hand over
 
 
-async def test_a_command_of_the_person_ends_when_its_host_hands_over(env: Env, fake: FakeAgent) -> None:
+async def test_a_command_of_the_user_ends_when_its_host_hands_over(env: Env, fake: FakeAgent) -> None:
     async with env.hosting(fake):
         await started(env)
         link, printed = await env.linked(), list[object]()

@@ -51,7 +51,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SOON_S", 0.001)
 
 
-async def test_a_run_that_is_over_at_once_is_told_by_its_answer_alone() -> None:
+async def test_a_run_that_ends_at_once_is_reported_by_its_answer_alone() -> None:
     client = Client()
 
     done = await execute(Coder("all", " of it"), client, 7, Run(interpreter="bash", code="x", id="r1"))  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ async def test_a_run_that_is_over_at_once_is_told_by_its_answer_alone() -> None:
     assert [] == client.got
 
 
-async def test_what_goes_on_is_shown_in_parts_each_once() -> None:
+async def test_a_longer_run_is_shown_in_parts_each_once() -> None:
     client = Client()
     stream = RunStream(client, "r1")  # type: ignore[arg-type]
     stream.add("stdout", "one ")
@@ -74,7 +74,7 @@ async def test_what_goes_on_is_shown_in_parts_each_once() -> None:
     assert {"r1"} == {frame.run for frame in client.got}
 
 
-async def test_a_client_that_is_behind_gets_the_newest_and_how_much_it_missed() -> None:
+async def test_a_slow_client_gets_the_newest_part_and_the_size_of_the_gap() -> None:
     client = Client()
     client.is_behind = True
     stream = RunStream(client, "r1")  # type: ignore[arg-type]
@@ -90,5 +90,5 @@ async def test_a_client_that_is_behind_gets_the_newest_and_how_much_it_missed() 
     assert BEHIND == len(frame.stdout)
 
 
-async def test_every_other_wish_is_answered_by_what_it_told() -> None:
+async def test_every_other_command_is_answered_with_its_result() -> None:
     assert "c1" == (await execute(Coder(), Client(), 1, Resume())).outcome  # type: ignore[arg-type]

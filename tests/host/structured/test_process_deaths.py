@@ -68,7 +68,7 @@ async def test_a_client_that_is_killed_leaves_the_agent_at_work(env: Env) -> Non
     assert host.poll() is None
 
 
-async def test_a_host_that_is_killed_comes_back_with_the_next_generation_and_its_queue(env: Env) -> None:
+async def test_a_killed_host_is_replaced_with_the_next_generation_and_its_queue(env: Env) -> None:
     env.wants(prompt="say one\nask make test\nsay never said")
     first = env.start()
     (request,) = await auntil(lambda: env.session().requests)
@@ -92,7 +92,7 @@ async def test_a_host_that_is_killed_comes_back_with_the_next_generation_and_its
     await link.aclose()
 
 
-async def test_two_people_answer_one_request_and_exactly_one_is_heard(env: Env) -> None:
+async def test_two_users_answer_one_request_and_exactly_one_answer_is_accepted(env: Env) -> None:
     """A hundred races between two connections to a real host."""
     env.wants(prompt="\n".join(f"ask make {n}" for n in range(100)))
     env.start()
@@ -119,7 +119,7 @@ def _open(env: Env, n: int) -> Request | None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_host_that_is_told_to_end_ends_its_agent_and_leaves_nothing(env: Env, number: signal.Signals) -> None:
+def test_a_host_that_is_ended_ends_its_agent_and_leaves_no_process(env: Env, number: signal.Signals) -> None:
     env.wants(prompt="hang")
     host = env.start()
     until(lambda: env.session().state is SessionState.WORKING)
@@ -152,7 +152,7 @@ def test_a_second_host_leaves_the_first_alone(env: Env) -> None:
     assert 1 == len(env.only(SessionStarted))
 
 
-def test_a_backend_that_is_not_installed_ends_the_session_with_the_reason(env: Env) -> None:
+def test_a_missing_backend_ends_the_session_with_the_reason(env: Env) -> None:
     env.wants(backend="no-such-backend")
     host = env.start()
 
@@ -164,7 +164,7 @@ def test_a_backend_that_is_not_installed_ends_the_session_with_the_reason(env: E
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"session":"abcdefgh"}', b"\xff\xfe"], ids=["empty", "torn", "little", "garbage"]
 )
-def test_a_launch_that_cannot_be_read_ends_the_session_with_the_reason(env: Env, content: bytes) -> None:
+def test_an_unreadable_launch_ends_the_session_with_the_reason(env: Env, content: bytes) -> None:
     env.paths.folder(ME).mkdir()
     env.paths.launch(ME).write_bytes(content)
     host = env.start()
@@ -188,7 +188,7 @@ def test_a_host_needs_one_session(argv: str, capsys: pytest.CaptureFixture[str])
     assert "one session" in capsys.readouterr().err
 
 
-def test_a_host_of_a_session_that_is_not_there_says_so(env: Env) -> None:
+def test_a_host_of_a_missing_session_reports_that(env: Env) -> None:
     command = [sys.executable, "-P", "-m", "kasmon", "host", "nobodyyy"]
     done = subprocess.run(command, env=env.environment, capture_output=True, text=True, timeout=30)
 
@@ -197,7 +197,7 @@ def test_a_host_of_a_session_that_is_not_there_says_so(env: Env) -> None:
     assert not env.paths.folder("nobodyyy").exists()
 
 
-def test_everything_a_host_makes_is_private(env: Env) -> None:
+def test_every_file_of_a_host_is_private(env: Env) -> None:
     env.wants(prompt="say hello")
     env.start()
     until(lambda: said(env))
@@ -215,7 +215,7 @@ sys.exit(main([sys.argv[1]]))
 """
 
 
-async def test_over_a_full_disk_the_host_works_on_and_writes_all_of_it_later(env: Env) -> None:
+async def test_on_a_full_disk_the_host_continues_and_writes_its_events_later(env: Env) -> None:
     """The disk is a real limit on the size of its files, lifted from outside."""
     lines = [f"say line {n} of many" for n in range(60)]
     env.wants(prompt="\n".join(lines))

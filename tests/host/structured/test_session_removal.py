@@ -20,7 +20,9 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "REMOVAL_CHECK_S", 0.01)
 
 
-async def test_what_is_missing_for_a_moment_was_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_that_is_missing_for_a_moment_was_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = iter([True, False, True, False, True, True])
     monkeypatch.setattr(watch, "_is_missing", lambda _: next(looks))
     await wait_for_removal(tmp_path)
@@ -28,7 +30,7 @@ async def test_what_is_missing_for_a_moment_was_not_removed(tmp_path: Path, monk
     assert [] == list(looks)
 
 
-def test_a_folder_that_cannot_be_looked_at_is_there(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_examined_counts_as_existing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     assert not watch._is_missing(tmp_path)

@@ -101,7 +101,7 @@ async def adopt(tmux: TmuxEnv, link: HostLink, mine: Mine, **more: object) -> No
     await tmux.run(link, ME, "cat", **{"adopted": mine.adopted(), "agent": "cat", **more})
 
 
-async def test_it_is_seen_and_typed_into_at_its_own_size(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_an_adopted_pane_is_shown_and_typed_into_at_its_own_size(tmux: TmuxEnv, mine: Mine) -> None:
     before = mine.state
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
@@ -119,7 +119,7 @@ async def test_it_is_seen_and_typed_into_at_its_own_size(tmux: TmuxEnv, mine: Mi
         assert before == mine.state
 
 
-async def test_a_pane_that_closes_while_nobody_looks_has_ended(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_a_pane_that_closes_without_a_watcher_has_ended(tmux: TmuxEnv, mine: Mine) -> None:
     mine.run("new-session", "-d", "-s", "other", "/bin/cat")
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
@@ -137,7 +137,7 @@ async def test_when_its_server_ends_it_is_lost(tmux: TmuxEnv, mine: Mine) -> Non
         await tmux.until_state(ME, SessionState.LOST)
 
 
-async def test_every_wish_that_would_end_name_or_move_it_is_refused(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_every_command_that_would_end_rename_or_move_it_is_refused(tmux: TmuxEnv, mine: Mine) -> None:
     before = mine.state
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
@@ -151,7 +151,7 @@ async def test_every_wish_that_would_end_name_or_move_it_is_refused(tmux: TmuxEn
         assert before == mine.state
 
 
-async def test_what_it_asks_is_answered_there(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_requests_are_answered_in_its_terminal(tmux: TmuxEnv, mine: Mine) -> None:
     asker = MenuAgent(tmux.root / "bin", dialog("git push", YES, NO), dialog("git pull", YES, NO))
     mine.run("respawn-pane", "-k", "-t", "work", *asker.argv)
     async with tmux.serving() as link:
@@ -176,7 +176,7 @@ async def test_an_interrupt_is_a_key(tmux: TmuxEnv, mine: Mine) -> None:
         await auntil(lambda: "got it" in mine.run("capture-pane", "-p", "-t", "work"), what="the interrupt")
 
 
-async def test_letting_it_go_leaves_it_running(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_releasing_it_leaves_it_running(tmux: TmuxEnv, mine: Mine) -> None:
     before = mine.state
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
@@ -187,7 +187,7 @@ async def test_letting_it_go_leaves_it_running(tmux: TmuxEnv, mine: Mine) -> Non
         assert before == mine.state
 
 
-async def test_another_server_at_the_same_socket_is_not_the_one_that_was_meant(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_another_server_at_the_same_socket_is_not_the_adopted_one(tmux: TmuxEnv, mine: Mine) -> None:
     """After a restart of the user's tmux its pane %0 is another pane."""
     async with tmux.serving() as link:
         with pytest.raises(Exception, match=r"gone|not there|no server"):
@@ -207,7 +207,7 @@ async def test_a_pane_that_is_gone_is_not_adopted(tmux: TmuxEnv, mine: Mine) -> 
             await adopt(tmux, link, mine, adopted=gone)
 
 
-async def test_what_is_adopted_is_marked_among_the_panes(tmux: TmuxEnv, mine: Mine) -> None:
+async def test_an_adopted_pane_is_marked_in_the_list(tmux: TmuxEnv, mine: Mine) -> None:
     async with tmux.serving() as link:
         await adopt(tmux, link, mine)
         seen = await link.ask(ListForeignPanes(n=0, socket=str(mine.socket)))
@@ -231,7 +231,9 @@ async def test_what_is_adopted_is_marked_among_the_panes(tmux: TmuxEnv, mine: Mi
     ],
     ids=lambda one: one.line.split(" ")[0],
 )
-async def test_no_line_that_changes_users_things_is_written(mine: Mine, request_: ask.TmuxRequest[object]) -> None:
+async def test_no_command_that_changes_the_users_tmux_is_ever_sent(
+    mine: Mine, request_: ask.TmuxRequest[object]
+) -> None:
     before = mine.state
     with tempfile.TemporaryDirectory(dir="/tmp") as turns:
         server = ForeignServer(mine.socket, Path(turns))
@@ -273,12 +275,12 @@ async def test_no_line_that_changes_users_things_is_written(mine: Mine, request_
         *ask.keys("%0", b"kill-server"),
     ],
 )
-def test_what_looks_and_types_is_let_through(request_: ask.TmuxRequest[object]) -> None:
+def test_read_and_input_commands_are_allowed(request_: ask.TmuxRequest[object]) -> None:
     assert "" == forbidden(request_.line)
 
 
 @pytest.mark.parametrize("act", ["start", "kill_server", "create", "respawn", "run", "resize"])
-def test_the_server_itself_is_not_ours_to_change(mine: Mine, act: str, tmp_path: Path) -> None:
+def test_the_server_itself_is_never_changed(mine: Mine, act: str, tmp_path: Path) -> None:
     server, before = ForeignServer(mine.socket, tmp_path), mine.state
     arguments = {
         "create": ("x", ["sh"]),

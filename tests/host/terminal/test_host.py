@@ -71,7 +71,9 @@ async def test_the_agent_is_the_panes_own_process_in_its_directory(tmux: TmuxEnv
     assert not list(tmux.root.rglob("pwned"))
 
 
-async def test_an_agent_knows_its_place_and_its_variables_only(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_has_its_variables_only_and_its_session_id(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
     launch = tmux.wants(ME, *sh("env | sort; exec cat"), task=3, wave=2, peers=4, plan="p")
     write_private(tmux.paths.environment(ME), b"TOKEN=a=b\xe2\x98\x83\0")
@@ -90,7 +92,7 @@ async def test_an_agent_knows_its_place_and_its_variables_only(tmux: TmuxEnv, mo
         assert f"XDG_STATE_HOME={tmux.paths.state.parent}" in said
 
 
-async def test_an_agent_gets_the_surroundings_of_today_not_those_in_which_tmux_was_started(
+async def test_an_agent_gets_the_current_environment_and_not_that_of_the_tmux_server(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with tmux.serving() as link:
@@ -101,7 +103,7 @@ async def test_an_agent_gets_the_surroundings_of_today_not_those_in_which_tmux_w
         await auntil(lambda: "new-editor" == tmux.session(SessionId(ME)).last_line)
 
 
-async def test_a_terminal_keeps_as_many_lines_as_the_config_says(tmux: TmuxEnv) -> None:
+async def test_a_terminal_keeps_the_number_of_lines_in_the_config(tmux: TmuxEnv) -> None:
     tmux.paths.config.mkdir()
     tmux.paths.config_file.write_text("[tmux]\nhistory_limit = 123\n")
     tmux.open()
@@ -111,7 +113,7 @@ async def test_a_terminal_keeps_as_many_lines_as_the_config_says(tmux: TmuxEnv) 
     assert b"123\n" == tmux.server.run("display-message", "-p", "-t", f"={ME}:", "#{history_limit}")
 
 
-async def test_what_only_a_start_needs_is_gone_after_it(tmux: TmuxEnv) -> None:
+async def test_start_only_files_are_deleted_afterwards(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
@@ -119,7 +121,7 @@ async def test_what_only_a_start_needs_is_gone_after_it(tmux: TmuxEnv) -> None:
         await auntil(lambda: not list(tmux.paths.folder(ME).glob("pane.*")))
 
 
-async def test_a_program_that_is_not_there_leaves_a_screen_that_says_so(tmux: TmuxEnv) -> None:
+async def test_a_missing_program_leaves_a_screen_that_reports_it(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "no-such-program")
         ended = await tmux.ended(ME)
@@ -156,7 +158,7 @@ async def test_an_agent_that_does_not_understand_its_command_line_is_named_with_
 
 
 @pytest.mark.parametrize("is_command", [True, False], ids=["a command", "a program without detection rules"])
-async def test_what_fails_later_is_not_said_to_reject_its_own_command_line(
+async def test_a_later_failure_is_not_reported_as_a_rejected_command_line(
     tmux: TmuxEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_command: bool
 ) -> None:
     monkeypatch.setattr(agent, "YOUNG_S", 0.0)
@@ -176,7 +178,7 @@ async def test_what_fails_later_is_not_said_to_reject_its_own_command_line(
 @pytest.mark.parametrize(
     ("young_s", "before"), [(60.0, "it exited immediately: "), (0.0, "")], ids=["at once", "later"]
 )
-async def test_what_keeps_it_from_starting_is_told_whole_however_narrow_its_pane_is(
+async def test_the_reason_of_a_failed_start_is_reported_whole_however_narrow_its_pane_is(
     tmux: TmuxEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, young_s: float, before: str
 ) -> None:
     monkeypatch.setattr(agent, "YOUNG_S", young_s)
@@ -190,7 +192,7 @@ async def test_what_keeps_it_from_starting_is_told_whole_however_narrow_its_pane
         assert f"{before}{told}" == (await tmux.ended(ME)).why
 
 
-async def test_a_directory_that_is_not_there_is_said_too(tmux: TmuxEnv) -> None:
+async def test_a_missing_directory_is_reported_too(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "cat", workdir="/no/such/place")
 
@@ -231,7 +233,7 @@ async def test_the_name_is_shown_on_the_window_and_never_run(tmux: TmuxEnv) -> N
     assert not (tmux.root / "pwned").exists()
 
 
-async def test_a_child_row_is_a_window_in_the_background_beside_its_parent(tmux: TmuxEnv) -> None:
+async def test_a_child_row_is_a_background_window_beside_its_parent(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         parent = await tmux.run(link, ME, "cat")
         await tmux.run(link, "child234", "cat", parent=parent)
@@ -246,7 +248,7 @@ async def test_a_child_row_is_a_window_in_the_background_beside_its_parent(tmux:
 # What it is heard to do
 
 
-async def test_an_agent_without_signals_works_while_it_prints_and_is_unsure_then(tmux: TmuxEnv) -> None:
+async def test_an_agent_without_signals_is_working_while_it_prints_and_unsure_afterwards(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *python("print('one', flush=True); input(); print('two', flush=True); input()"))
         await tmux.until_state(ME, S.WORKING)
@@ -262,7 +264,7 @@ async def test_an_agent_without_signals_works_while_it_prints_and_is_unsure_then
         await auntil(lambda: "two" == tmux.session(SessionId(ME)).last_line)
 
 
-async def test_a_silent_agent_that_a_signal_stopped_is_known_stopped_and_can_be_continued(
+async def test_a_silent_agent_that_a_signal_stopped_is_shown_as_stopped_and_can_be_continued(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is printed and nobody types. tmux itself continues only what it started: the pane's own process."""
@@ -285,7 +287,7 @@ async def test_a_silent_agent_that_a_signal_stopped_is_known_stopped_and_can_be_
         assert psutil.STATUS_STOPPED != psutil.Process(pid).status()
 
 
-async def test_a_program_that_reports_its_state_is_believed(tmux: TmuxEnv) -> None:
+async def test_a_reported_state_is_accepted(tmux: TmuxEnv) -> None:
     report = r"printf '\033]7501;%s\007' "
     async with tmux.serving() as link:
         await tmux.run(
@@ -299,7 +301,7 @@ async def test_a_program_that_reports_its_state_is_believed(tmux: TmuxEnv) -> No
         assert (RequestKind.PERMISSION, "program", ()) == (session.asking, session.source, session.requests)
 
 
-async def test_what_a_program_says_of_itself_is_cleaned(tmux: TmuxEnv) -> None:
+async def test_a_reported_text_is_cleaned(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *sh(r"printf '\033]7501;state=working:msg=G1szMW1yZWQKYgc=\007'; exec cat"))
         await tmux.until_state(ME, S.WORKING)
@@ -320,7 +322,7 @@ ENDINGS = [
 ]
 
 
-async def test_each_ending_is_told_as_it_was(tmux: TmuxEnv) -> None:
+async def test_each_end_is_reported_with_its_cause(tmux: TmuxEnv) -> None:
     """Seven at once: tmux loses the reason of some when many die together, and has to be asked again."""
     names = [f"ab{chr(97 + number)}defgh" for number in range(len(ENDINGS))]
     async with tmux.serving() as link:
@@ -338,7 +340,7 @@ async def test_each_ending_is_told_as_it_was(tmux: TmuxEnv) -> None:
         assert {name: ending[1:] for name, ending in zip(names, ENDINGS, strict=True)} == told
 
 
-async def test_a_dead_pane_stays_to_be_read(tmux: TmuxEnv) -> None:
+async def test_a_dead_pane_stays_readable(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *sh("echo last words; exit 3"))
         await tmux.ended(ME)
@@ -349,7 +351,7 @@ async def test_a_dead_pane_stays_to_be_read(tmux: TmuxEnv) -> None:
             await do(link, Prompt(text="x"))
 
 
-async def test_stopped_it_ends_without_being_a_crash(tmux: TmuxEnv) -> None:
+async def test_a_stopped_agent_ends_without_a_crash(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
@@ -360,7 +362,7 @@ async def test_stopped_it_ends_without_being_a_crash(tmux: TmuxEnv) -> None:
         assert not tmux.session(SessionId(ME)).crashed
 
 
-async def test_what_does_not_want_to_end_is_ended_after_the_grace(tmux: TmuxEnv) -> None:
+async def test_an_agent_that_does_not_exit_is_killed_after_the_grace_period(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *sh("trap 'echo not yet' HUP TERM INT; echo ready; while :; do sleep 0.1; done"))
         await auntil(lambda: any(signal.value == "printing" for signal in tmux.only(SignalSeen, SessionId(ME))))
@@ -379,7 +381,7 @@ async def test_what_does_not_want_to_end_is_ended_after_the_grace(tmux: TmuxEnv)
         ({"interrupt_key": "escape"}, b"\x1b"),
     ],
 )
-async def test_an_interrupt_is_the_key_that_this_agent_takes(tmux: TmuxEnv, more: dict[str, str], key: bytes) -> None:
+async def test_an_interrupt_is_this_agents_own_key(tmux: TmuxEnv, more: dict[str, str], key: bytes) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *tmux.recorder("typed"), **more)
         await auntil(lambda: (tmux.root / "typed").exists())
@@ -424,7 +426,7 @@ async def test_without_its_pane_a_restart_makes_a_new_one(tmux: TmuxEnv) -> None
         assert tmux.session(session).exists
 
 
-async def test_the_first_prompt_is_given_in_the_first_generation_only(tmux: TmuxEnv) -> None:
+async def test_the_first_prompt_is_sent_in_the_first_generation_only(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *tmux.recorder("typed"), prompt="hello")
         await auntil(lambda: b"hello\r" == tmux.recorded("typed"))
@@ -437,7 +439,7 @@ async def test_the_first_prompt_is_given_in_the_first_generation_only(tmux: Tmux
         await auntil(lambda: b"hello\ragain\r" == tmux.recorded("typed"))
 
 
-async def test_forgotten_its_pane_is_gone(tmux: TmuxEnv) -> None:
+async def test_a_removed_session_has_no_pane(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         with pytest.raises(errors.SessionBusyError) as refusal:
@@ -472,7 +474,7 @@ async def test_lines_are_read_by_range_and_wrapped_ones_joined(tmux: TmuxEnv) ->
         assert long == (await tmux.text(link, ME, screen_and=0))[-1]
 
 
-async def test_a_look_tells_what_tmux_knows_cleaned(tmux: TmuxEnv) -> None:
+async def test_a_status_request_returns_tmuxs_values_cleaned(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(
             link, ME, *sh(r"printf '\033]2;\342\220\236a\342\200\256b#(touch pwned)\033\\'; printf abc; exec cat")
@@ -490,7 +492,7 @@ async def test_a_look_tells_what_tmux_knows_cleaned(tmux: TmuxEnv) -> None:
 # What it does not do
 
 
-async def test_what_no_terminal_asks_is_not_answered(tmux: TmuxEnv) -> None:
+async def test_a_request_that_no_terminal_has_is_not_answered(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "cat")
         with pytest.raises(errors.RequestNotFoundError):
@@ -498,21 +500,21 @@ async def test_what_no_terminal_asks_is_not_answered(tmux: TmuxEnv) -> None:
 
 
 @pytest.mark.parametrize("frame", [frames.StartSession, frames.ReleasePane, frames.ReadTerminal, frames.DescribePane])
-async def test_a_session_that_is_not_there_is_not_found(tmux: TmuxEnv, frame: Any) -> None:
+async def test_a_missing_session_is_not_found(tmux: TmuxEnv, frame: Any) -> None:
     async with tmux.serving() as link:
         for name in ("nosuchid", "../../etc", ""):
             with pytest.raises(errors.SessionNotFoundError):
                 await link.ask(frame(n=0, session=SessionId(name)))
 
 
-async def test_a_structured_session_is_not_its_business(tmux: TmuxEnv) -> None:
+async def test_a_structured_session_is_refused(tmux: TmuxEnv) -> None:
     tmux.wants(ME, mode=Mode.SDK, backend="scripted")
     async with tmux.serving() as link:
         with pytest.raises(errors.RefusedError, match="structured"):
             await link.ask(frames.StartSession(n=0, session=SessionId(ME)))
 
 
-async def test_a_session_without_a_program_ends_and_says_why(tmux: TmuxEnv) -> None:
+async def test_a_session_without_a_program_ends_with_the_reason(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         with pytest.raises(Exception, match="has no program to run"):
             await tmux.run(link, ME)
@@ -530,7 +532,9 @@ def fake_tmux(tmux: TmuxEnv, version: str) -> str:
     return str(path)
 
 
-async def test_without_tmux_the_host_answers_what_is_missing(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_tmux_the_host_answers_and_reports_it_missing(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KASMON_TMUX", "no-such-tmux")
     async with tmux.serving() as link:
         assert "" == link.welcome.tmux
@@ -548,7 +552,7 @@ async def test_a_tmux_that_is_too_old_is_named(tmux: TmuxEnv, monkeypatch: pytes
             await tmux.run(link, ME, "cat")
 
 
-async def test_where_tmux_cannot_be_used_nobody_is_said_to_have_ended_and_the_next_host_finds_them(
+async def test_without_a_usable_tmux_no_session_is_reported_as_ended_and_the_next_host_finds_them(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever starts a host may have another tmux, or none: that is told, and is no end of anything."""
@@ -571,14 +575,14 @@ async def test_where_tmux_cannot_be_used_nobody_is_said_to_have_ended_and_the_ne
 # The host itself
 
 
-async def test_it_says_which_tmux_it_talks_to(tmux: TmuxEnv) -> None:
+async def test_the_host_reports_its_tmux_version(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         version = subprocess.run([tmux.server.program, "-V"], capture_output=True, text=True).stdout
 
         assert version.strip() == f"tmux {link.welcome.tmux}"
 
 
-async def test_it_ends_when_told_and_its_agents_go_on(tmux: TmuxEnv) -> None:
+async def test_it_ends_on_request_and_its_agents_keep_running(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         await tmux.ready(ME)
@@ -601,14 +605,14 @@ async def test_an_agent_may_not_end_it(tmux: TmuxEnv) -> None:
         await link.aclose()
 
 
-def test_a_second_host_leaves_at_once(tmux: TmuxEnv) -> None:
+def test_a_second_host_exits_at_once(tmux: TmuxEnv) -> None:
     first = tmux.open()
 
     assert 0 == tmux.open().wait(60)
     assert tmux.listens(first.pid)
 
 
-def test_it_ends_cleanly_when_asked_by_a_signal(tmux: TmuxEnv) -> None:
+def test_it_ends_cleanly_by_a_signal(tmux: TmuxEnv) -> None:
     process = tmux.open()
     process.send_signal(signal.SIGTERM)
 

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.story, pytest.mark.usefixtures("in_tmux_env")]
 # The rule
 
 
-def test_a_host_is_idle_for_long_when_nobody_needed_it_for_the_limit() -> None:
+def test_a_host_is_idle_once_it_was_unused_for_the_limit() -> None:
     idleness = HostIdleTimer(LIMIT_S, now=100)
 
     assert not idleness.is_over(False, 159)
@@ -80,7 +80,7 @@ async def waiting(tmux: TmuxEnv) -> AsyncIterator[Waiting]:
     await made.running
 
 
-async def test_it_ends_when_nobody_has_needed_it_for_long(tmux: TmuxEnv, waiting: Waiting) -> None:
+async def test_an_idle_host_ends(tmux: TmuxEnv, waiting: Waiting) -> None:
     assert await waiting.goes_on(0)
     assert await waiting.goes_on(LIMIT_S - 1)
     assert not await waiting.goes_on(1)
@@ -112,7 +112,7 @@ async def test_it_stays_while_an_agent_runs(tmux: TmuxEnv, waiting: Waiting) -> 
 # At the moment of its end
 
 
-async def test_who_comes_while_it_closes_is_either_served_or_not_let_in(tmux: TmuxEnv) -> None:
+async def test_a_client_that_connects_while_it_closes_is_served_or_refused(tmux: TmuxEnv) -> None:
     """Whatever the loop does in between: nobody is greeted who is not heard."""
     served = 0
     for ticks in range(30):
@@ -158,7 +158,9 @@ def hasty(tmux: TmuxEnv, idle_s: float) -> str:
     return str(program)
 
 
-async def test_what_an_agent_left_is_readable_without_its_host(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_output_of_an_agent_can_be_read_after_its_host_has_exited(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.executable", hasty(tmux, 1.0))
     launch = tmux.wants(ME, *sh("echo all of it; exit 3"))
     async with contextlib.aclosing(await open_link(tmux.paths, launch.session, Mode.TMUX)) as client:
@@ -172,7 +174,9 @@ async def test_what_an_agent_left_is_readable_without_its_host(tmux: TmuxEnv, mo
     assert 1 == len(tmux.only(SessionEnded, launch.session))
 
 
-async def test_whoever_comes_as_it_ends_has_the_next_host(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_connects_at_its_end_gets_the_next_host(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.executable", hasty(tmux, 0.4))
     hosts = []
     for number in range(4):

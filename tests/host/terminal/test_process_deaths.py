@@ -53,7 +53,7 @@ def kill_server(tmux: TmuxEnv) -> None:
 # The host dies
 
 
-async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goes_on_with_them(tmux: TmuxEnv) -> None:
+async def test_a_killed_host_leaves_its_agents_running_and_the_next_one_continues(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, *sh(COUNTER))
@@ -78,7 +78,7 @@ async def test_a_host_that_was_killed_leaves_its_agents_at_work_and_the_next_goe
             await tmux.until_state(ME, S.WORKING)
 
 
-async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(tmux: TmuxEnv) -> None:
+async def test_a_session_that_ended_without_a_host_is_reported_by_the_next(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, *sh("read x; exit 7"))
@@ -100,7 +100,7 @@ async def test_what_ended_while_no_host_ran_is_told_by_the_next_as_it_was(tmux: 
         ]
 
 
-async def test_a_host_answers_nobody_before_it_has_told_what_ended_while_none_ran(
+async def test_a_host_answers_no_client_before_it_has_reported_earlier_ends(
     tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[S] = []
@@ -139,7 +139,7 @@ async def test_a_queue_survives_its_host(tmux: TmuxEnv) -> None:
             assert b"go\r" == tmux.recorded("typed")
 
 
-async def test_a_programs_word_holds_if_it_has_printed_nothing_since(tmux: TmuxEnv) -> None:
+async def test_a_reported_state_holds_without_output_since(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, *python(REPORTER), str(tmux.root / "typed"))
@@ -154,7 +154,7 @@ async def test_a_programs_word_holds_if_it_has_printed_nothing_since(tmux: TmuxE
             await tmux.until_state(ME, S.WORKING)
 
 
-async def test_a_programs_word_is_void_if_it_has_printed_since(tmux: TmuxEnv) -> None:
+async def test_a_reported_state_is_void_after_output_since(tmux: TmuxEnv) -> None:
     """It may have said something that nobody heard: unsure, never idle."""
     host = tmux.open()
     async with tmux.client() as link:
@@ -195,7 +195,7 @@ async def test_many_sessions_are_taken_over_at_once(tmux: TmuxEnv) -> None:
         assert {S.UNSURE} == {tmux.session(SessionId(name)).state for name in names}
 
 
-async def test_a_session_that_another_host_holds_is_left_to_it(tmux: TmuxEnv) -> None:
+async def test_a_session_of_another_host_is_left_to_it(tmux: TmuxEnv) -> None:
     script = "import sys\nfrom pathlib import Path\nfrom kasmon.host.rpc.host_lock import HostLock\n"
     script += "assert HostLock(Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
     tmux.wants(ME, "cat")
@@ -221,7 +221,7 @@ async def test_a_session_that_another_host_holds_is_left_to_it(tmux: TmuxEnv) ->
 # The tmux server dies
 
 
-async def test_a_tmux_server_that_was_killed_is_known_within_two_seconds(tmux: TmuxEnv) -> None:
+async def test_a_killed_tmux_server_is_detected_within_two_seconds(tmux: TmuxEnv) -> None:
     names = [ME, SessionId("other234")]
     tmux.open()
     async with tmux.client() as link:
@@ -241,7 +241,7 @@ async def test_a_tmux_server_that_was_killed_is_known_within_two_seconds(tmux: T
         await auntil(lambda: lock_holder(tmux.paths.host_lock(ME)) is None)
 
 
-async def test_after_that_a_session_is_started_again_in_a_new_server(tmux: TmuxEnv) -> None:
+async def test_after_a_server_kill_a_session_is_started_again_in_a_new_server(tmux: TmuxEnv) -> None:
     tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, *sh("echo here; exec cat"))
@@ -257,7 +257,7 @@ async def test_after_that_a_session_is_started_again_in_a_new_server(tmux: TmuxE
         assert tmux.session(ME).exists
 
 
-async def test_a_server_that_died_while_no_host_ran_is_told_by_the_next(tmux: TmuxEnv) -> None:
+async def test_a_server_that_died_without_a_host_is_reported_by_the_next(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, "cat")
@@ -284,7 +284,7 @@ async def test_another_server_in_its_place_is_not_taken_for_it(tmux: TmuxEnv) ->
         assert S.LOST is tmux.session(ME).state
 
 
-async def test_a_socket_that_was_swept_away_is_found_again(tmux: TmuxEnv) -> None:
+async def test_a_deleted_socket_is_found_again(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, "cat")
@@ -300,7 +300,7 @@ async def test_a_socket_that_was_swept_away_is_found_again(tmux: TmuxEnv) -> Non
 # Our client dies
 
 
-async def test_a_connection_that_tmux_ended_is_made_again_and_nothing_is_lost(tmux: TmuxEnv) -> None:
+async def test_a_connection_that_tmux_ended_is_reopened_and_nothing_is_lost(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, "cat")
@@ -341,7 +341,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_dashboard_that_was_killed_changes_nothing(tmux: TmuxEnv) -> None:
+async def test_a_killed_dashboard_changes_nothing(tmux: TmuxEnv) -> None:
     host = tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, *sh(COUNTER))
@@ -364,7 +364,7 @@ async def test_a_dashboard_that_was_killed_changes_nothing(tmux: TmuxEnv) -> Non
         assert not tmux.only(ConnectionRestored, ME)
 
 
-async def test_a_queue_waits_for_the_restart_of_an_agent_that_was_lost(tmux: TmuxEnv) -> None:
+async def test_a_queue_waits_for_the_restart_of_a_lost_agent(tmux: TmuxEnv) -> None:
     tmux.open()
     async with tmux.client() as link:
         await tmux.run(link, ME, *python(REPORTER), str(tmux.root / "typed"))

@@ -87,7 +87,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-async def test_a_prompt_arrives_as_it_was_cleaned_in_one_paste_and_is_submitted(tmux: TmuxEnv, text: str) -> None:
+async def test_a_prompt_arrives_cleaned_in_one_paste_and_is_submitted(tmux: TmuxEnv, text: str) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         receipt = await prompted(link, ME, text)
@@ -119,7 +119,7 @@ async def test_a_megabyte_arrives_whole(tmux: TmuxEnv) -> None:
         assert b"\x1b[200~" + text.encode() + b"\x1b[201~\r" == tmux.recorded("typed")
 
 
-async def test_a_program_that_takes_each_line_for_a_prompt_gets_one_line_bare_and_several_never(
+async def test_a_program_that_reads_single_lines_gets_one_line_bare_and_several_not_at_all(
     tmux: TmuxEnv,
 ) -> None:
     async with tmux.serving() as link:
@@ -150,7 +150,7 @@ while data := os.read(0, 65536): open(sys.argv[1], "a").write(f"{time.monotonic(
         assert float(enter_at) - float(text_at) > 0.03
 
 
-async def test_prompts_at_once_do_not_mix(tmux: TmuxEnv) -> None:
+async def test_simultaneous_prompts_do_not_mix(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         await asyncio.gather(*(prompted(link, ME, letter * 3) for letter in "abcd"))
@@ -201,7 +201,7 @@ async def test_no_prompt_is_typed_before_the_session_of_its_agent_has_begun(tmux
     await auntil(lambda: b"the first" in codex.typed)
 
 
-async def test_nor_if_it_was_due_before_there_was_anything_to_see(
+async def test_an_early_prompt_is_not_typed_before_the_first_output(
     tmux: TmuxEnv, codex: GoldenAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that is silent for a moment counts as one that reads; its input box is awaited then."""
@@ -224,7 +224,7 @@ while data := os.read(0, 65536): open(sys.argv[1], "ab").write(data)
 """
 
 
-async def test_an_empty_prompt_is_no_prompt_and_presses_no_key(tmux: TmuxEnv) -> None:
+async def test_an_empty_prompt_is_refused_and_presses_no_key(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *tmux.recorder("typed"))
         for nothing in (" \n", "\x1b[201~\x07"):
@@ -238,7 +238,7 @@ async def test_an_empty_prompt_is_no_prompt_and_presses_no_key(tmux: TmuxEnv) ->
 # When it goes
 
 
-async def test_where_nobody_can_tell_that_it_is_idle_a_prompt_for_then_waits_and_says_why(tmux: TmuxEnv) -> None:
+async def test_without_a_known_idle_state_a_prompt_for_idle_waits_and_gives_the_reason(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *tmux.recorder("typed"))
         await tmux.until_state(ME, SessionState.UNSURE)
@@ -251,7 +251,7 @@ async def test_where_nobody_can_tell_that_it_is_idle_a_prompt_for_then_waits_and
         assert "cannot detect when this program is idle" in tmux.session(SessionId(ME)).receipts[-1].reason
 
 
-async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(tmux: TmuxEnv) -> None:
+async def test_a_prompt_for_idle_is_sent_when_its_program_reports_idle(tmux: TmuxEnv) -> None:
     async with speaking(tmux) as link:
         await prompted(link, ME, "working")
         await tmux.until_state(ME, SessionState.WORKING)
@@ -263,7 +263,7 @@ async def test_a_prompt_for_an_idle_agent_goes_when_its_program_says_so(tmux: Tm
         await auntil(lambda: ["queued", "typed", "submitted"] == states(tmux, waits.id)[:3])
 
 
-async def test_a_busy_agent_can_be_left_alone(tmux: TmuxEnv) -> None:
+async def test_a_prompt_to_a_busy_agent_can_be_refused(tmux: TmuxEnv) -> None:
     async with speaking(tmux) as link:
         await prompted(link, ME, "working")
         await tmux.until_state(ME, SessionState.WORKING)
@@ -295,7 +295,7 @@ async def test_an_interrupting_prompt_follows_the_key_that_ends_the_turn(tmux: T
         await auntil(lambda: b"working\r\x1binstead\r" == tmux.recorded("typed"))
 
 
-async def test_a_turn_that_a_program_reports_moves_the_receipt_on(tmux: TmuxEnv) -> None:
+async def test_a_reported_turn_advances_the_receipt(tmux: TmuxEnv) -> None:
     async with speaking(tmux) as link:
         receipt = await prompted(link, ME, "working")
         await auntil(lambda: ["typed", "submitted", "started"] == states(tmux, receipt.id))
@@ -304,7 +304,7 @@ async def test_a_turn_that_a_program_reports_moves_the_receipt_on(tmux: TmuxEnv)
         await auntil(lambda: "finished" == states(tmux, receipt.id)[-1])
 
 
-async def test_a_turn_that_ends_in_an_error_failed_and_the_session_says_so_until_its_next_turn(
+async def test_a_turn_that_ends_in_an_error_is_failed_and_shown_until_the_next_turn(
     tmux: TmuxEnv,
 ) -> None:
     async with speaking(tmux) as link:
@@ -321,7 +321,7 @@ async def test_a_turn_that_ends_in_an_error_failed_and_the_session_says_so_until
         assert ("", "") == ((now := tmux.session(SessionId(ME))).turn_ended, now.turn_error)
 
 
-async def test_a_turn_that_fails_before_it_was_seen_to_begin_is_that_of_the_prompt_taken_last(tmux: TmuxEnv) -> None:
+async def test_a_turn_that_fails_before_its_start_belongs_to_the_last_accepted_prompt(tmux: TmuxEnv) -> None:
     async with speaking(tmux) as link:
         first = await prompted(link, ME, "working")
         await auntil(lambda: "started" == states(tmux, first.id)[-1])
@@ -336,7 +336,9 @@ async def test_a_turn_that_fails_before_it_was_seen_to_begin_is_that_of_the_prom
         assert [("finished", "alone"), ("failed", "alone")] == [(r.state, r.carried_by) for r in session.receipts]
 
 
-async def test_a_turn_of_any_of_several_prompts_is_not_credited(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_may_belong_to_several_prompts_belongs_to_none(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
     async with speaking(tmux) as link:
         first = await prompted(link, ME, "working")
@@ -356,7 +358,9 @@ async def test_a_turn_of_any_of_several_prompts_is_not_credited(tmux: TmuxEnv, m
         assert not [state for receipt in texts for state in states(tmux, receipt.id) if state == "finished"]
 
 
-async def test_a_turn_that_may_be_a_persons_is_not_credited(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_may_be_the_users_belongs_to_no_prompt(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
     async with speaking(tmux) as link:
         receipt = await prompted(link, ME, "nothing comes of this")
@@ -368,7 +372,9 @@ async def test_a_turn_that_may_be_a_persons_is_not_credited(tmux: TmuxEnv, monke
         assert typed.TYPED_INTO in tmux.session(SessionId(ME)).receipts[-1].reason
 
 
-async def test_nor_is_one_that_a_person_may_have_begun_attached(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_possibly_started_in_an_attached_terminal_belongs_to_no_prompt(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(typed, "BEGIN_S", 0.3)
     async with speaking(tmux) as link:
         with attached(tmux.server, ME) as keys:
@@ -396,7 +402,7 @@ async def test_a_prompt_for_an_agent_that_ends_before_it_reads_is_refused(tmux: 
 # Where it would do harm
 
 
-async def test_nothing_is_pasted_while_somebody_reads_the_history(tmux: TmuxEnv) -> None:
+async def test_nothing_is_pasted_while_a_user_reads_the_history(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *tmux.recorder("typed"))
         await tmux.ready(ME)
@@ -408,7 +414,7 @@ async def test_nothing_is_pasted_while_somebody_reads_the_history(tmux: TmuxEnv)
         assert R.REFUSED is tmux.session(SessionId(ME)).receipts[-1].state
 
 
-async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_server_lives(tmux: TmuxEnv) -> None:
+async def test_a_prompt_for_an_agent_that_dies_is_refused_and_the_server_continues(tmux: TmuxEnv) -> None:
     """A paste into a dead pane kills tmux 3.3a."""
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *sh("read x; exec sleep 100"))
@@ -430,7 +436,7 @@ async def test_a_prompt_for_an_agent_that_dies_meanwhile_is_refused_and_the_serv
 # Beside a person
 
 
-async def test_keys_and_pastes_of_a_person_come_in_their_order(tmux: TmuxEnv) -> None:
+async def test_keys_and_pastes_of_a_user_arrive_in_order(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
         await tmux.shows(ME, "ready")
@@ -448,7 +454,7 @@ async def test_keys_and_pastes_of_a_person_come_in_their_order(tmux: TmuxEnv) ->
         assert expected == tmux.recorded("typed")
 
 
-async def test_a_prompt_and_a_person_do_not_mix(tmux: TmuxEnv) -> None:
+async def test_a_prompt_and_a_users_input_do_not_mix(tmux: TmuxEnv) -> None:
     """What is typed between a prompt's text and its Enter comes behind it; a prompt waits for who types."""
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *tmux.recorder("typed", BRACKETED))
@@ -467,7 +473,7 @@ async def test_a_prompt_and_a_person_do_not_mix(tmux: TmuxEnv) -> None:
         assert typed
 
 
-async def test_somebody_who_types_on_is_not_interrupted(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_who_keeps_typing_is_not_interrupted(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.backends.tmux.input.pane_writer.PATIENCE_S", 0.5)
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *tmux.recorder("typed"))
@@ -483,7 +489,7 @@ async def test_somebody_who_types_on_is_not_interrupted(tmux: TmuxEnv, monkeypat
         assert b"prompt" not in tmux.recorded("typed")
 
 
-async def test_what_a_person_types_does_not_make_the_agent_work(tmux: TmuxEnv) -> None:
+async def test_a_users_typing_is_no_work_of_the_agent(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         await tmux.ready(ME)

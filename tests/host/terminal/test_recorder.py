@@ -76,7 +76,7 @@ def upto(last: int) -> list[str]:
     return [f"line {number}" for number in range(last)]
 
 
-async def test_each_line_is_written_once_when_it_has_left_and_the_screen_beside_them(cli: Desk) -> None:
+async def test_each_line_is_recorded_once_when_it_leaves_the_screen(cli: Desk) -> None:
     for first, last in ((0, 9), (10, 99), (100, 119), (120, 320)):
         await cli.prints(first, last)
         await cli.looks()
@@ -86,7 +86,7 @@ async def test_each_line_is_written_once_when_it_has_left_and_the_screen_beside_
     assert "line 320" == cli.shown[-1]
 
 
-async def test_another_width_and_height_write_nothing_twice_and_lose_nothing(cli: Desk) -> None:
+async def test_a_resize_records_nothing_twice_and_loses_nothing(cli: Desk) -> None:
     await cli.prints(0, 199)
     await cli.looks()
     for width, height in ((30, 10), (8, 60), (200, 50)):
@@ -99,7 +99,7 @@ async def test_another_width_and_height_write_nothing_twice_and_lose_nothing(cli
     assert len(set(cli.left)) == len(cli.left)
 
 
-async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_a_gap(cli: Desk) -> None:
+async def test_the_next_host_continues_and_a_cleared_history_is_a_gap(cli: Desk) -> None:
     await cli.prints(0, 99)
     await cli.looks()
     cli.recorder.close()
@@ -116,7 +116,7 @@ async def test_a_host_that_comes_next_goes_on_and_a_history_that_was_cleared_is_
     assert [False, False, True] == [printed.gap for printed in everything(cli.folder)][:3]
 
 
-async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cli: Desk) -> None:
+async def test_no_secret_of_the_screen_or_the_history_is_recorded(cli: Desk) -> None:
     known_secrets.add_secrets(["hunter2-of-the-line"])
     cli.run("send-keys", "-t", cli.pane, "say hunter2-of-the-line", "Enter")
     await cli.prints(1, 1)
@@ -130,7 +130,9 @@ async def test_no_secret_is_written_neither_of_the_screen_nor_of_what_left_it(cl
     assert all(b"hunter2" not in path.read_bytes() for path in cli.folder.iterdir())
 
 
-async def test_the_host_records_and_forgets_with_the_session(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_host_records_by_itself_and_deletes_with_the_session(
+    tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.05})
     folder = tmux.paths.record(ME)
     async with tmux.serving() as link:
@@ -144,7 +146,7 @@ async def test_the_host_records_and_forgets_with_the_session(tmux: TmuxEnv, monk
     assert not folder.exists()
 
 
-async def test_where_it_is_turned_off_nothing_is_kept(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_setting_nothing_is_recorded(tmux: TmuxEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recorder.__init__, "__kwdefaults__", {"is_blank": False, "every_s": 0.01})
     async with tmux.serving(Config(search=SearchConfig(record=False))) as link:
         await tmux.run(link, ME, *sh("seq 200; exec cat"))

@@ -27,7 +27,7 @@ def test_what_is_new_begins_behind_what_was_seen_at_the_expected_of_several_plac
     [KEY, KEY[:20], KEY[12:], ["before", *KEY[5:], "after"]],
     ids=["whole", "its end not there", "its beginning not there", "in the midst of others"],
 )
-def test_no_body_of_a_private_key_stays_however_much_of_it_is_there(lines: list[str]) -> None:
+def test_no_body_of_a_private_key_is_recorded_however_much_is_shown(lines: list[str]) -> None:
     kept = keyless(lines)
 
     assert len(lines) == len(kept)
@@ -38,7 +38,7 @@ def test_no_body_of_a_private_key_stays_however_much_of_it_is_there(lines: list[
     ]
 
 
-def test_text_that_only_speaks_of_keys_stays() -> None:
+def test_text_about_keys_is_recorded() -> None:
     lines = ["echo", "see -----END RSA PRIVATE KEY-----", KEY[0], "ok", "done", "words " * 20, "ok", "x", "y", "a" * 50]
 
     assert lines == keyless(lines)
@@ -56,7 +56,7 @@ def test_what_leaves_an_alternate_screen_is_told_once_and_a_line_that_counts_on_
     assert [] == vanished.since(["⠙ thinking 2s"])
 
 
-def test_what_is_remembered_of_an_alternate_screen_is_bounded() -> None:
+def test_the_memory_of_an_alternate_screen_is_bounded() -> None:
     vanished = ScrolledOffLines()
     for number in range(2 * RECALLED):
         vanished.since([f"word {chr(0x4E00 + number)}"])

@@ -53,7 +53,7 @@ def test_each_change_of_style_is_one_whole_sequence(captured: str, made: str) ->
         "\x1b[:m",
     ],
 )
-def test_nothing_else_is_left_in_it(hostile: str) -> None:
+def test_no_other_sequence_is_left(hostile: str) -> None:
     rest = SGR.sub("", alone(f"\x1b[32m{hostile} end")[0])
 
     assert rest.endswith("end")
@@ -70,7 +70,7 @@ def test_a_style_that_reaches_into_the_next_row_begins_it_and_rows_below_the_tex
     assert ["a", "", ""] == sheet.rows
 
 
-def test_a_row_taken_alone_is_the_same_as_in_its_screen() -> None:
+def test_a_single_row_equals_that_of_its_screen() -> None:
     sheet, other = StyledRows(), StyledRows()
     sheet.convert([b"\x1b[31mred", b"old"], 2)
     sheet.convert_row(1, b"\x1b[31mnew")
@@ -93,7 +93,7 @@ def test_a_row_that_is_gone_is_ignored_and_one_below_a_changed_colour_changes_to
     assert "\x1b[0;32mbelow" == sheet.rows[1]
 
 
-def test_more_styles_than_are_kept_are_still_right() -> None:
+def test_more_styles_than_the_cache_holds_are_still_right() -> None:
     row = "".join(f"\x1b[38;2;{red};{green};7mx" for red in range(80) for green in range(80))
     text, style = alone(row)
 

@@ -91,7 +91,7 @@ def test_cells_are_counted_as_tmux_counts_them_and_shown_as_wide_on_the_dashboar
     assert {} == {text: width for text, width in widths.items() if cell_len(placed(text)) != width}
 
 
-def test_what_fits_is_shown_whole_and_otherwise_its_beginning() -> None:
+def test_a_text_that_fits_is_shown_whole_and_otherwise_its_beginning() -> None:
     assert "\u26a0 warn" == placed("\u26a0\ufe0f warn")
     assert "\U0001f44d  |" == placed("\U0001f44d\U0001f3fd|")
     assert "e\u0301 \U0001f1e9\U0001f1ea" == placed("e\u0301 \U0001f1e9\U0001f1ea")

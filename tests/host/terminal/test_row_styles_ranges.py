@@ -58,10 +58,10 @@ def test_lines_are_cleaned_without_blank_rows_at_the_end_and_with_styles_stand_a
         ("\x1b]8;;https://a.example\x1b\\never closed", "never closed <https://a.example>"),
     ],
 )  # fmt: skip
-def test_where_a_link_leads_stands_behind_its_label_whatever_that_says(printed: str, read_as: str) -> None:
+def test_the_target_of_a_link_follows_its_label_whatever_that_contains(printed: str, read_as: str) -> None:
     assert (read_as,) == lines([printed.encode()], read(ansi=True))
 
 
-def test_the_screen_and_some_lines_above_it_is_what_tmux_is_asked_for() -> None:
+def test_the_capture_has_the_screen_and_some_lines_above_it() -> None:
     assert "capture-pane -p -J -S -50 -t %1" == wanted("%1", read(screen_and=50)).line
     assert "capture-pane -p -e -J -S - -t %1" == wanted("%1", read(ansi=True)).line

@@ -60,7 +60,7 @@ async def answer(link: HostLink, request: Request, decision: Decision, **more: A
     await link.ask(ExecuteCommand(n=0, session=ME, command=wish), limit_s=40)
 
 
-async def test_of_two_dashboards_one_answers_and_the_other_is_told_who() -> None:
+async def test_one_of_two_dashboards_answers_and_the_other_gets_the_name_of_the_first() -> None:
     async with asking(dialog("git push"), dialog("git pull")) as (tmux, link, asker):
         request = await asked(tmux)
         async with tmux.client() as other:
@@ -75,7 +75,7 @@ async def test_of_two_dashboards_one_answers_and_the_other_is_told_who() -> None
         assert [("git push", won)] == asker.taken()
 
 
-async def test_the_log_says_what_was_done_and_nothing_else() -> None:
+async def test_the_log_has_the_action_and_nothing_else() -> None:
     async with asking(dialog("git push"), dialog("git pull")) as (tmux, link, asker):
         first = await asked(tmux, "git push")
         await answer(link, first, Decision.ALWAYS)
@@ -90,7 +90,7 @@ async def test_the_log_says_what_was_done_and_nothing_else() -> None:
         assert ("git pull", NO) == asker.taken()[-1]
 
 
-async def test_a_prompt_that_changed_is_another_request_and_no_answer_is_written_down() -> None:
+async def test_a_changed_prompt_is_another_request_and_no_answer_is_logged() -> None:
     async with asking(dialog("git push"), dialog("rm -rf /")) as (tmux, link, asker):
         request = await asked(tmux)
         pid = tmux.session(ME).pid
@@ -107,7 +107,7 @@ async def test_a_prompt_that_changed_is_another_request_and_no_answer_is_written
         assert again.id != request.id
 
 
-async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
+async def test_an_unsupported_answer_leaves_the_request_open() -> None:
     async with asking(dialog("git push", YES, NO)) as (tmux, link, asker):
         request = await asked(tmux)
         with pytest.raises(RefusedError, match="does not accept"):
@@ -124,7 +124,7 @@ async def test_what_cannot_be_said_leaves_the_request_as_it_is() -> None:
         assert 1 == len(tmux.only(RequestOpened, ME))
 
 
-async def test_an_agent_cannot_answer_what_stands_on_its_screen() -> None:
+async def test_an_agent_cannot_answer_a_request_on_its_screen() -> None:
     async with asking(dialog("git push")) as (tmux, _, asker):
         request = await asked(tmux)
         async with contextlib.aclosing(await HostLink.open(tmux.paths.tmux_host_socket, as_agent=True)) as link:

@@ -25,12 +25,12 @@ def put(text: str, end: bytes = b"\x07", where: bytes = b"c") -> bytes:
         b"\x1bPtmux;\x1b" + put("hello\nworld é") + b"\x1b\\",
     ],
 )
-def test_a_text_for_the_clipboard_is_heard_in_every_form(said: bytes) -> None:
+def test_a_clipboard_text_is_read_in_every_form(said: bytes) -> None:
     assert [ClipboardText("hello\nworld é")] == EscapeScanner().feed(b"before" + said + b"behind")
 
 
 @given(st.lists(st.integers(0, 200), max_size=9))
-def test_it_may_come_in_pieces(cuts: list[int]) -> None:
+def test_a_clipboard_text_may_arrive_in_pieces(cuts: list[int]) -> None:
     said = b"x\x1b[5 q" + put("one") + b"text" + put("two", b"\x1b\\") + b"\x1b[2m end"
     paths = sorted({0, len(said), *(cut % len(said) for cut in cuts)})
     signs = EscapeScanner()
@@ -51,15 +51,15 @@ def test_it_may_come_in_pieces(cuts: list[int]) -> None:
         b"]52;c;YQ==\x07",
     ],
 )
-def test_questions_and_what_is_no_text_are_nothing(said: bytes) -> None:
+def test_clipboard_queries_and_invalid_texts_are_ignored(said: bytes) -> None:
     assert [] == EscapeScanner().feed(said)
 
 
-def test_what_acts_on_a_terminal_is_taken_out() -> None:
+def test_control_characters_are_removed() -> None:
     assert [ClipboardText("rm -rf x\n")] == EscapeScanner().feed(put("rm\x1b[201~ -rf\x07 x\r\n"))
 
 
-def test_a_text_that_is_too_long_is_told_once_and_takes_no_room() -> None:
+def test_an_oversized_text_is_reported_once_and_takes_no_memory() -> None:
     signs = EscapeScanner()
     heard = signs.feed(b"\x1b]52;c;")
     for _ in range(40):
@@ -70,7 +70,7 @@ def test_a_text_that_is_too_long_is_told_once_and_takes_no_room() -> None:
     assert [ClipboardText(None)] == EscapeScanner().feed(put("x" * (CLIPBOARD_BYTES + 1)))
 
 
-def test_output_that_was_not_heard_ends_what_was_begun() -> None:
+def test_skipped_output_discards_a_partial_sequence() -> None:
     signs = EscapeScanner()
     signs.feed(b"\x1b]52;c;YQ=")
     signs.feed(b"")

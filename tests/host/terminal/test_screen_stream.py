@@ -53,7 +53,7 @@ async def showing(
 # Watching
 
 
-async def test_a_watcher_gets_every_row_first_and_then_those_that_changed(tmux: TmuxEnv) -> None:
+async def test_a_watcher_gets_every_row_first_and_then_changed_ones(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *sh(r"printf 'one\ntwo\n'; read x; printf 'three\n'; exec cat"))
         await tmux.ready(ME)
@@ -87,7 +87,7 @@ async def test_cursor_and_modes_come_with_the_rows(tmux: TmuxEnv) -> None:
         assert TerminalModes(mouse="button", mouse_sgr=True, cursor_keys=True, alternate=True) == screen.last.modes
 
 
-async def test_a_watcher_is_not_told_more_often_than_it_asked_for(tmux: TmuxEnv) -> None:
+async def test_a_watcher_gets_no_more_pushes_than_requested(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *python("import time\nfor i in range(10**6): print(i, flush=True); time.sleep(0.002)"))
         screen = Screen(link, ME)
@@ -99,7 +99,7 @@ async def test_a_watcher_is_not_told_more_often_than_it_asked_for(tmux: TmuxEnv)
         assert time.monotonic() - began > 6 / 5 * 0.7
 
 
-async def test_who_does_not_watch_any_more_is_told_nothing(tmux: TmuxEnv) -> None:
+async def test_a_client_that_stopped_watching_gets_no_pushes(tmux: TmuxEnv) -> None:
     async with showing(tmux, "cat") as (link, screen):
         link.send(Unwatch(session=screen.session))
         link.send(SendKeys(session=screen.session, data=b"hello\r"))
@@ -109,7 +109,7 @@ async def test_who_does_not_watch_any_more_is_told_nothing(tmux: TmuxEnv) -> Non
         assert not screen.has("hello")
 
 
-async def test_to_watch_again_is_to_begin_anew(tmux: TmuxEnv) -> None:
+async def test_a_new_watch_starts_from_the_beginning(tmux: TmuxEnv) -> None:
     async with showing(tmux, *sh("echo one; exec cat"), until="one") as (_, screen):
         screen.rows, screen.pushes = [], []
         screen.watch()
@@ -130,7 +130,7 @@ async def test_a_dead_agents_last_screen_is_still_there(tmux: TmuxEnv) -> None:
         assert not screen.last.cursor.visible
 
 
-async def test_who_watches_a_session_without_a_pane_is_told_so_and_sees_it_when_it_starts(tmux: TmuxEnv) -> None:
+async def test_a_watcher_of_a_session_without_a_pane_gets_a_notice_and_the_screen_at_its_start(tmux: TmuxEnv) -> None:
     tmux.wants(ME, *sh("echo here; exec cat"))
     async with tmux.serving() as link:
         screen = Screen(link, ME)
@@ -142,7 +142,7 @@ async def test_who_watches_a_session_without_a_pane_is_told_so_and_sees_it_when_
         await screen.until_has("here")
 
 
-async def test_who_watches_what_is_no_session_is_told_so(tmux: TmuxEnv) -> None:
+async def test_a_watcher_of_an_unknown_session_gets_an_error(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         screen = Screen(link, "nosuchid")
         screen.watch()
@@ -150,7 +150,7 @@ async def test_who_watches_what_is_no_session_is_told_so(tmux: TmuxEnv) -> None:
         await auntil(lambda: "nosuchid" in screen.gone)
 
 
-async def test_a_pane_that_goes_away_is_said_to_be_gone(tmux: TmuxEnv) -> None:
+async def test_a_closed_pane_is_reported(tmux: TmuxEnv) -> None:
     async with showing(tmux, "cat") as (_, screen):
         facts = tmux.facts(ME)
         assert facts
@@ -159,7 +159,7 @@ async def test_a_pane_that_goes_away_is_said_to_be_gone(tmux: TmuxEnv) -> None:
         await auntil(lambda: screen.gone)
 
 
-async def test_a_restarted_agent_is_seen_by_who_watched_before(tmux: TmuxEnv) -> None:
+async def test_a_restarted_agent_is_shown_to_an_earlier_watcher(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, *sh("echo run $$; exit 1"))
         await tmux.ended(ME)
@@ -176,7 +176,7 @@ async def test_a_restarted_agent_is_seen_by_who_watched_before(tmux: TmuxEnv) ->
 # Focus
 
 
-async def test_a_key_is_answered_by_the_row_that_it_changed(tmux: TmuxEnv) -> None:
+async def test_a_key_is_answered_by_the_changed_row(tmux: TmuxEnv) -> None:
     async with showing(tmux, "cat", is_focused=True) as (link, screen):
         link.send(SendKeys(session=screen.session, data="é☃".encode()))
         await screen.until_has("é☃")
@@ -198,7 +198,7 @@ async def test_focus_gives_the_window_its_size_and_blur_leaves_it(tmux: TmuxEnv)
         assert b"" == tmux.server.run("show-options", "-w", "-v", "-t", f"={ME}:", "window-size").strip()
 
 
-async def test_of_many_sizes_in_a_moment_the_last_counts_and_nothing_is_none(tmux: TmuxEnv) -> None:
+async def test_the_last_of_many_sizes_counts_and_an_empty_one_is_ignored(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, "cat")
         screen = Screen(link, ME)
@@ -213,7 +213,7 @@ async def test_of_many_sizes_in_a_moment_the_last_counts_and_nothing_is_none(tmu
         assert len({rows.columns for rows in screen.pushes}) <= took / 0.1 + 3
 
 
-async def test_who_focuses_last_decides_the_size_and_both_see_it(tmux: TmuxEnv) -> None:
+async def test_the_last_focus_decides_the_size_and_both_clients_see_it(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         other = await tmux.link()
@@ -236,7 +236,7 @@ REPORTS = sh("stty raw -echo; printf 'ready \\033[?1004h'; exec cat -v")
 """A program that asks for focus events, and prints what it reads."""
 
 
-async def test_a_program_that_asks_for_focus_events_is_told_when_a_person_enters_and_leaves(tmux: TmuxEnv) -> None:
+async def test_a_program_with_focus_events_gets_one_when_a_user_enters_and_leaves(tmux: TmuxEnv) -> None:
     async with showing(tmux, *REPORTS, until="ready ^[[O") as (link, screen):
         screen.focus()
         await screen.until_has("ready ^[[O^[[I")
@@ -258,7 +258,7 @@ async def test_a_program_that_asks_for_no_focus_events_reads_none(tmux: TmuxEnv)
         await screen.until_has("ready end")
 
 
-async def test_a_program_loses_the_focus_with_the_dashboard_and_to_another_session(tmux: TmuxEnv) -> None:
+async def test_a_program_loses_the_focus_when_the_dashboard_or_the_session_changes(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *REPORTS)
         await tmux.run(link, "other", *REPORTS)
@@ -305,7 +305,7 @@ async def test_a_preview_is_not_resized(tmux: TmuxEnv) -> None:
         assert (120, 40) == (screen.last.columns, screen.last.height)
 
 
-async def test_all_of_a_screen_that_changes_at_once_arrives(tmux: TmuxEnv) -> None:
+async def test_a_full_screen_change_arrives_whole(tmux: TmuxEnv) -> None:
     """The cursor's row comes first; the others follow."""
     script = r"""
 import os, tty
@@ -324,7 +324,7 @@ while os.read(0, 99):
 # History
 
 
-async def test_scrolled_up_a_client_sees_what_stood_there(tmux: TmuxEnv) -> None:
+async def test_a_client_that_scrolled_up_sees_the_history(tmux: TmuxEnv) -> None:
     async with showing(tmux, *sh(COUNT), until="line 99") as (link, screen):
         link.send(Scroll(session=screen.session, up=10))
         await screen.until_has("line 51")
@@ -346,7 +346,7 @@ async def test_no_scrolling_beyond_the_first_line(tmux: TmuxEnv) -> None:
         assert 61 == screen.last.scrolled
 
 
-async def test_what_is_looked_at_stays_while_new_lines_come(tmux: TmuxEnv) -> None:
+async def test_a_scrolled_view_is_unchanged_while_new_lines_arrive(tmux: TmuxEnv) -> None:
     async with showing(tmux, *sh(COUNT), until="line 99") as (link, screen):
         link.send(Scroll(session=screen.session, up=20))
         await screen.until_has("line 41")
@@ -372,7 +372,7 @@ async def test_a_key_leads_back_to_the_bottom(tmux: TmuxEnv) -> None:
         assert 0 == screen.last.scrolled
 
 
-async def test_a_program_that_has_the_whole_screen_has_no_history(tmux: TmuxEnv) -> None:
+async def test_a_full_screen_program_has_no_history(tmux: TmuxEnv) -> None:
     argv = sh(COUNT.replace("exec cat", r"printf '\033[?1049hfull'; exec cat"))
     async with showing(tmux, *argv, until="full", is_focused=True) as (link, screen):
         link.send(Scroll(session=screen.session, up=10))
@@ -386,7 +386,7 @@ async def test_a_program_that_has_the_whole_screen_has_no_history(tmux: TmuxEnv)
 # Those who are slow
 
 
-async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows(tmux: TmuxEnv) -> None:
+async def test_a_client_that_does_not_read_delays_no_other_and_gets_the_newest_rows(tmux: TmuxEnv) -> None:
     script = (
         "import time\nfor i in range(10**9):\n"
         " print(f'\\033[2J\\033[H', *(f'frame {i} ' + 'x' * 100 for _ in range(38)), sep='\\n', flush=True)\n"
@@ -420,7 +420,7 @@ async def test_a_client_that_does_not_read_slows_nobody_and_gets_the_newest_rows
         assert pushes < len(quick.pushes) / 2
 
 
-async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(tmux: TmuxEnv) -> None:
+async def test_a_flood_is_shown_while_it_lasts(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         await tmux.run(link, ME, *python("i = 0\nwhile True: i += 1; print('flood', i)"))
         screen = Screen(link, ME)
@@ -434,7 +434,7 @@ async def test_a_flood_that_somebody_watches_is_seen_as_it_goes_on(tmux: TmuxEnv
         await auntil(lambda: len(screen.pushes) >= seen + 80, 10, "so many pushes; a pane that nobody sees has pauses")
 
 
-async def test_a_client_that_is_gone_is_forgotten(tmux: TmuxEnv) -> None:
+async def test_a_disconnected_client_is_dropped(tmux: TmuxEnv) -> None:
     async with tmux.serving() as link:
         session = await tmux.run(link, ME, "cat")
         other = await tmux.link()
@@ -491,7 +491,7 @@ def used_by_children(pid: int) -> int:
 # What tmux keeps to itself
 
 
-async def test_a_text_for_the_clipboard_is_told_to_who_is_in_the_terminal_and_to_nobody_else(tmux: TmuxEnv) -> None:
+async def test_a_clipboard_text_is_sent_to_the_client_in_the_terminal_and_to_no_other(tmux: TmuxEnv) -> None:
     script = r"while read x; do printf '\033]52;c;aGVsbG8=\007%s\n' done-$x; done"
     async with tmux.serving() as link, tmux.client() as other:
         await tmux.run(link, ME, *sh(script))

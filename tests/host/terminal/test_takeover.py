@@ -88,13 +88,13 @@ lost = apply(runs(), ConnectionLost(at=2.0, what="tmux server"))
         "runs, though it was said to have ended",
     ],
 )
-def test_its_fate(
+def test_the_outcome_of_each_session(
     session: Session, facts: PaneFacts | None, server_started: float | None, expected: takeover.TakeoverOutcome
 ) -> None:
     assert expected is takeover.outcome_of(session, facts, server_started, TODAY)
 
 
-def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
+def test_only_dead_panes_of_removed_sessions_are_ended() -> None:
     survey_result = takeover.TakeoverSurvey(
         (takeover.OrphanedSession(launch("abcdefgh"), runs()),), frozenset({"forgdead", "forglive"})
     )
@@ -110,7 +110,7 @@ def test_only_dead_panes_of_forgotten_sessions_are_ended() -> None:
     assert ["forglive", "unknownn"] == [facts.kasmon_id for facts in others]
 
 
-def test_the_survey_knows_every_tmux_session_that_is_not_forgotten() -> None:
+def test_the_survey_finds_every_tmux_session_that_is_not_removed() -> None:
     here = user_paths()
     here.make()
     for name, mode in (

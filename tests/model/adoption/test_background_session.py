@@ -56,12 +56,12 @@ def test_a_finished_one_has_no_process() -> None:
         ("failed", "", "failed"),
     ],
 )
-def test_the_status_of_its_process_says_what_it_does(state: str, status: str, activity: str) -> None:
+def test_the_status_of_its_process_is_its_state(state: str, status: str, activity: str) -> None:
     assert activity == BackgroundSession(id="a", state=state, status=status).activity
 
 
 @pytest.mark.parametrize("output", [b"", b"no list", b'{"id": 1}', b'["x"]', b"\xff", b"[" * 100_000])
-def test_other_output_is_no_list(output: bytes) -> None:
+def test_other_output_is_not_parsed(output: bytes) -> None:
     with pytest.raises(ValueError, match="no list of sessions"):
         parse_list(output)
 

@@ -34,7 +34,7 @@ def test_the_latest_report_of_any_of_its_sessions_counts() -> None:
     assert [0.4] == [each.used for each in account.windows]
 
 
-def test_log_ins_and_machines_are_accounts_of_their_own_and_one_of_which_nothing_is_known_is_none() -> None:
+def test_logins_and_machines_are_separate_accounts_and_unknown_ones_are_none() -> None:
     known = (window(0.4, NOW),)
     accounts = account_limits(
         [
@@ -49,7 +49,7 @@ def test_log_ins_and_machines_are_accounts_of_their_own_and_one_of_which_nothing
     assert ["claude", "gpu:claude", "claude work"] == [account.key.label for account in accounts]
 
 
-def test_the_sessions_that_wait_are_parked_until_the_last_limit_ends() -> None:
+def test_waiting_sessions_are_parked_until_the_last_limit_ends() -> None:
     def waiting(name: str, since: float, until: float | None) -> Session:
         return session(name, state=SessionState.LIMITED, since=since, limited_until=until)
 

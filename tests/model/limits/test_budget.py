@@ -44,7 +44,7 @@ def test_a_budget_is_money_or_tokens(text: str, most: float, shown: str) -> None
     assert parse_budget("day", "") is None
 
 
-def test_each_session_each_plan_and_the_day_has_its_own_and_the_fullest_is_first() -> None:
+def test_each_session_each_plan_and_the_day_has_a_budget_and_the_fullest_is_first() -> None:
     sessions = [
         spending("a", (1, 600, 1.0), plan="p"),
         spending("b", (1, 300, None), plan="p"),
@@ -59,7 +59,7 @@ def test_each_session_each_plan_and_the_day_has_its_own_and_the_fullest_is_first
     assert ["day", "session"] == [use.budget.scope for use in of_session(found, sessions[2])]
 
 
-def test_a_day_counts_what_was_used_since_midnight() -> None:
+def test_a_day_counts_usage_since_midnight() -> None:
     sessions = [
         spending("old", (-30, 900, 9.0)),
         spending("both", (-2, 500, 5.0), (-1, 600, 6.0), (1, 650, 6.5), (2, 700, 7.0)),

@@ -68,14 +68,14 @@ def facts(*each: Any) -> dict[SessionId, Resumption]:
 A, B, C = SessionId("a"), SessionId("b"), SessionId("c")
 
 
-def test_a_session_goes_on_a_moment_after_its_limit_ended_and_not_before() -> None:
+def test_a_session_resumes_a_moment_after_its_limit_ended_and_not_before() -> None:
     early = steps(limited("a"), at=NOW - 1)
 
     assert ("", NOW) == (sent(early), early.next_at)
     assert "a" == sent(steps(limited("a")))
 
 
-def test_by_default_only_those_go_on_that_a_person_allowed_in_the_order_of_allowing() -> None:
+def test_by_default_only_sessions_that_the_user_allowed_resume_in_the_order_of_allowing() -> None:
     ask = ResumePolicy()
     allowed = facts(*(ResumeAllowed(at=NOW, session=each, prompt="go") for each in (B, A)))
     everyone = (limited("a"), limited("b"), limited("c"))
@@ -87,7 +87,7 @@ def test_by_default_only_those_go_on_that_a_person_allowed_in_the_order_of_allow
     assert "" == sent(steps(*everyone, policy=ResumePolicy(mode="never"), known=allowed))
 
 
-def test_all_go_on_in_the_order_of_allowing_then_a_persons_own_then_plans_by_wave_and_task() -> None:
+def test_all_resume_in_the_order_of_allowing_then_a_users_own_then_plans_by_wave_and_task() -> None:
     everyone = [
         limited("t3", plan="p", wave=2, task=3),
         limited("t2", plan="p", wave=1, task=2),
@@ -106,7 +106,7 @@ def test_all_go_on_in_the_order_of_allowing_then_a_persons_own_then_plans_by_wav
     assert ["a", "own", "t1", "t2", "t3"] == order
 
 
-def test_one_follows_the_other_after_a_while_and_only_so_many_work_at_once() -> None:
+def test_sessions_resume_one_after_the_other_and_only_so_many_work_at_once() -> None:
     soon = steps(limited("a"), since_last_s=4.0)
     assert ("", NOW + 6) == (sent(soon), soon.next_at)
 
@@ -125,18 +125,18 @@ def test_one_follows_the_other_after_a_while_and_only_so_many_work_at_once() -> 
         {"state": SessionState.IDLE},
     ],
 )
-def test_others_are_left_alone(odd: dict[str, Any]) -> None:
+def test_other_sessions_are_left_alone(odd: dict[str, Any]) -> None:
     assert ResumeSteps() == steps(limited("a", **odd))
 
 
-def test_a_limit_without_an_end_is_tried_later() -> None:
+def test_a_limit_without_an_end_is_retried_later() -> None:
     unknown = limited("a", limited_until=None, since=NOW)
 
     assert NOW + UNKNOWN_S + GRACE_S == steps(unknown).next_at
     assert "a" == sent(steps(unknown, at=NOW + UNKNOWN_S + GRACE_S))
 
 
-def test_a_limit_that_is_met_again_holds_the_others_of_the_account_until_it_ends() -> None:
+def test_a_limit_that_is_reached_again_holds_the_others_of_the_account_until_it_ends() -> None:
     known = facts(ResumeSent(at=NOW - 20, session=A, prompt="x"))
     again = limited("a", since=NOW - 10, limited_until=NOW + 7200)
 
@@ -146,7 +146,7 @@ def test_a_limit_that_is_met_again_holds_the_others_of_the_account_until_it_ends
     assert "b" == sent(steps(again, limited("b", model="other"), known=known))
 
 
-def test_a_reset_that_did_not_come_is_tried_ever_later_and_then_given_up() -> None:
+def test_a_missing_reset_is_retried_ever_later_and_then_given_up() -> None:
     known: dict[SessionId, Resumption] = {}
     at, tries = NOW, []
     while (following := steps(limited("a"), known=known, at=at)).send is not None:
@@ -168,7 +168,7 @@ def test_a_reset_that_did_not_come_is_tried_ever_later_and_then_given_up() -> No
     assert "a" == sent(steps(limited("a", since=at + 1), known=over, at=at + 2)), "the next limit is another matter"
 
 
-def test_a_session_that_went_on_is_over_and_may_be_limited_anew() -> None:
+def test_a_resumed_session_is_over_and_may_reach_a_limit_again() -> None:
     known = facts(ResumeAllowed(at=NOW, session=A, prompt="x"), ResumeSent(at=NOW, session=A, prompt="x"))
     working = limited("a", state=SessionState.WORKING, in_turn=True, limited_until=None)
     idle = msgspec.structs.replace(working, state=SessionState.IDLE, in_turn=False)
@@ -180,7 +180,7 @@ def test_a_session_that_went_on_is_over_and_may_be_limited_anew() -> None:
 
 
 @pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
-def test_a_clock_that_is_changed_delays_or_hurries_but_never_sends_twice(jump_s: float) -> None:
+def test_a_changed_clock_delays_or_hurries_but_never_sends_twice(jump_s: float) -> None:
     ends = limited("a", limited_until=NOW + 3600)
     assert ("a" if jump_s > 0 else "") == sent(steps(ends, at=NOW + jump_s))
 

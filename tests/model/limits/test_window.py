@@ -18,7 +18,7 @@ def test_of_two_reports_the_later_one_counts_and_after_its_reset_only_its_name()
     assert LimitWindow(name="five_hour", at=NOW) == HALF.current(NOW + 3 * HOUR_S)
 
 
-def test_a_forecast_goes_on_at_the_average_of_the_window_and_names_it() -> None:
+def test_a_forecast_continues_the_average_of_the_window_and_names_it() -> None:
     full = forecast(HALF)  # half of it in two hours: full two hours later, one before its reset
 
     assert full is not None
@@ -38,7 +38,7 @@ def test_a_forecast_goes_on_at_the_average_of_the_window_and_names_it() -> None:
         {"name": "monthly"},
     ],
 )
-def test_without_a_basis_there_is_no_forecast(change: dict[str, float | str | None]) -> None:
+def test_without_data_there_is_no_forecast(change: dict[str, float | str | None]) -> None:
     assert forecast(msgspec.structs.replace(HALF, **change)) is None
 
 

@@ -39,7 +39,7 @@ def test_what_differs_is_said_field_by_field_and_added_and_taken_away_tasks_are(
 
 
 @pytest.mark.parametrize("facts", [[began("c")], list(done("c")), [began("c"), steered("retry", "c")]])
-def test_what_has_begun_cannot_be_taken_away(facts: list[Any]) -> None:
+def test_a_started_task_cannot_be_removed(facts: list[Any]) -> None:
     found = changes(OLD, edited(c=None), run(*facts))
 
     assert (("- task c: c",), ("task 'c' has started, but the file no longer contains it",)) == found
@@ -55,7 +55,7 @@ CHANGED: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", [name for name in Task.__struct_fields__ if name not in ("id", "line", "lines")])
 @pytest.mark.parametrize("facts", [(began("a"),), done("a"), failed("a"), (began("a"), steered("retry", "a"))])
-def test_no_field_of_a_task_that_has_begun_can_be_edited(field: str, facts: tuple[PlanFact, ...]) -> None:
+def test_no_field_of_a_started_task_can_be_edited(field: str, facts: tuple[PlanFact, ...]) -> None:
     new = edited(a={field: CHANGED[field]})
 
     assert (f"task 'a' has started, so its {field} cannot be changed",) == changes(OLD, new, run(*facts)).refused
@@ -69,7 +69,7 @@ def test_every_field_that_an_edit_changes_is_named() -> None:
 
 
 @pytest.mark.parametrize("field", ["agent", "mode", "worktree", "base"])
-def test_nor_can_the_plan_change_what_it_gave_such_a_task(field: str) -> None:
+def test_the_plan_cannot_change_the_fields_it_gave_a_started_task(field: str) -> None:
     new = msgspec.structs.replace(OLD, **{field: CHANGED[field]})
 
     assert (f"task 'a' has started, so its {field} cannot be changed",) == changes(OLD, new, run(began("a"))).refused
@@ -77,7 +77,7 @@ def test_nor_can_the_plan_change_what_it_gave_such_a_task(field: str) -> None:
     assert () == changes(edited(**own), msgspec.structs.replace(edited(**own), **{field: "x"}), run(began("a"))).refused
 
 
-def test_what_the_plan_says_beside_its_tasks_can_be_edited() -> None:
+def test_the_header_of_the_plan_can_be_edited() -> None:
     new = msgspec.structs.replace(
         OLD, goal="more", limit=2, advance="auto", accounts=("work",), tasks=(*OLD.tasks, task("d", 4, run="x"))
     )

@@ -39,7 +39,7 @@ def test_each_line_is_as_wide_as_the_others_with_its_task_and_ascii_on_ascii_ter
     assert all(line.isascii() for line in graph.text(DIAMOND, {"a": "done"}, utf8=False))
 
 
-def test_a_line_says_who_does_it_how_it_stands_and_what_it_needs() -> None:
+def test_a_line_shows_agent_state_and_needs() -> None:
     shown = plan(
         task("a", title="make it", run="make", check="true"), task("b", title="b", inherits="a", run="x", agent="zsh")
     )

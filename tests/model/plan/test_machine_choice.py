@@ -23,7 +23,7 @@ def chosen(*offers: MachineOffer, wanted: MachineRequirement = ANY, limit: int =
     return choose(wanted, "claude", offers, counted, limit)
 
 
-def test_the_choice_says_why() -> None:
+def test_the_choice_gives_the_reason() -> None:
     best = offer("m", has_repository=True, load=0.25)
 
     assert MachineChoice("m", "2 of 4 slots free, has the repository, load 0.2, 4.0 GB of memory free") == chosen(
@@ -44,14 +44,14 @@ def test_the_choice_says_why() -> None:
         ({}, MachineRequirement("n"), "no machine 'n' is registered (`kasmon machines`)"),
     ],
 )
-def test_a_machine_that_does_not_fit_is_not_chosen_and_the_reason_is_said(
+def test_an_unsuitable_machine_is_not_chosen_and_the_reason_is_given(
     more: dict[str, Any], wanted: MachineRequirement, why: str
 ) -> None:
     assert MachineChoice("", why) == chosen(offer("m", **more), wanted=wanted, m=1)
     assert chosen(offer("m", agents=(AgentOffer(name="claude"),), labels=("gpu",)), wanted=ANY).machine == "m"
 
 
-def test_no_more_tasks_of_a_plan_run_on_a_machine_than_it_allows() -> None:
+def test_no_more_tasks_of_a_plan_run_on_a_machine_than_its_limit() -> None:
     assert MachineChoice("", "m: 2 tasks of this plan run there") == chosen(offer("m"), limit=2, m=2)
     assert "n" == chosen(offer("m", has_repository=True), offer("n"), limit=2, m=2).machine
     assert MachineChoice("", "m: its 4 slots are taken") == choose(
@@ -60,7 +60,7 @@ def test_no_more_tasks_of_a_plan_run_on_a_machine_than_it_allows() -> None:
     assert MachineChoice("", "no machine is registered (`kasmon machines`)") == chosen()
 
 
-def test_a_machine_that_lies_about_what_it_has_gets_no_more_than_the_plan_allows() -> None:
+def test_a_machine_that_reports_false_resources_gets_no_more_than_the_plan_allows() -> None:
     liar = offer("m", slots=10**9, load=-1e9, memory_mb=10**9, has_repository=True)
     got = [chosen(liar, offer("n", load=0.9), limit=2, m=used, n=used).machine for used in range(3)]
 
@@ -89,7 +89,7 @@ WANTED = st.sampled_from((ANY, MachineRequirement("a"), MachineRequirement("", (
 
 
 @given(OFFERS, USES, WANTED, st.integers(1, 3), st.randoms())
-def test_the_choice_fits_and_depends_on_no_order(
+def test_the_choice_fits_and_is_independent_of_order(
     offers: list[MachineOffer], uses: dict[str, MachineUse], wanted: MachineRequirement, limit: int, random: Any
 ) -> None:
     shuffled = list(offers)
@@ -110,7 +110,9 @@ def test_the_choice_fits_and_depends_on_no_order(
 
 
 @given(OFFERS, USES, st.sampled_from(("slots", "load", "memory_mb", "has_repository")))
-def test_a_better_machine_stays_chosen(offers: list[MachineOffer], uses: dict[str, MachineUse], field: str) -> None:
+def test_a_machine_that_improves_stays_chosen(
+    offers: list[MachineOffer], uses: dict[str, MachineUse], field: str
+) -> None:
     before = choose(ANY, "claude", offers, uses, 3).machine
     better = {"slots": 100, "load": 0.0, "memory_mb": 1 << 20, "has_repository": True}[field]
     changed = [msgspec.structs.replace(each, **{field: better}) if each.machine == before else each for each in offers]

@@ -33,7 +33,7 @@ def wrong(text: str) -> list[str]:
     return faults(text, "tidy.md")
 
 
-def test_a_plan_of_the_ancestor_is_read_as_it_meant_it() -> None:
+def test_a_plan_of_the_earlier_format_is_read_as_intended() -> None:
     plan = read(ANCESTORS, "auth.md")
 
     assert ("Auth: implementation plan", "log people in", "one service, two tables", "Go, SQLite") == (
@@ -49,7 +49,7 @@ def test_a_plan_of_the_ancestor_is_read_as_it_meant_it() -> None:
     assert plan.gives_waves
 
 
-def test_a_plan_without_a_title_is_called_as_its_file() -> None:
+def test_a_plan_without_a_title_has_the_name_of_its_file() -> None:
     assert "my-plan" == read("## Wave 1\n### Task 1: a\n", "docs/my-plan.md").name
 
 
@@ -128,17 +128,17 @@ def test_a_task_may_give_its_check_its_agent_its_needs_its_worktree_and_its_base
         ("x\n**Needs:** 2\n### Task 2: b", ["4: task '1' needs '2' of the same wave"]),
     ],
 )
-def test_a_field_of_a_task_that_says_nothing_good_is_told_on_its_own_line(text: str, said: list[str]) -> None:
+def test_an_empty_field_of_a_task_is_reported_on_its_own_line(text: str, said: list[str]) -> None:
     assert said == faults(f"## Wave 1\n### Task 1: a\n{text}\n", "p.md", ("claude",))
 
 
-def test_an_agent_of_the_plan_is_told_on_its_own_line() -> None:
+def test_an_agent_of_the_plan_is_reported_on_its_own_line() -> None:
     assert ["3: the plan uses the unknown agent 'gpt'; available: claude"] == faults(
         "# x\n\n**Agent:** gpt\n## Wave 1\n### Task 1: a", "p.md", ("claude",)
     )
 
 
-def test_any_other_bold_field_is_warned_of_and_stays_text() -> None:
+def test_any_other_bold_field_is_a_warning_and_stays_text() -> None:
     body = "**Mode:** tmux\n- **Check:** y\n- **Note:** z\nso **that:** is"
     plan = read(f"**Owner:** me\n## Wave 1\n**Check:** x\n### Task 1: a\n{body}", "p.md")
 
@@ -174,7 +174,7 @@ def test_any_other_bold_field_is_warned_of_and_stays_text() -> None:
         ("so **Check:** it", ""),
     ],
 )
-def test_what_looks_like_a_field_is_warned_of_and_other_bold_words_are_not(line: str, why: str) -> None:
+def test_text_that_resembles_a_field_is_a_warning_and_other_bold_words_are_not(line: str, why: str) -> None:
     plan = read(f"## Wave 1\n### Task 1: a\n{line}\n", "p.md")
 
     assert [why] * bool(why) == [warning.why.partition(";")[0] for warning in plan.warnings]
@@ -182,7 +182,7 @@ def test_what_looks_like_a_field_is_warned_of_and_other_bold_words_are_not(line:
 
 
 @pytest.mark.parametrize("line", ["- **Worktree:** own", "> **Agent:** claude", "**Worktree: own**"])
-def test_a_field_of_the_plan_that_does_not_begin_its_line_is_warned_of(line: str) -> None:
+def test_a_field_of_the_plan_in_the_middle_of_its_line_is_a_warning(line: str) -> None:
     plan = read(f"# x\n{line}\n## Wave 1\n### Task 1: a\nb", "p.md")
 
     [warning] = plan.warnings
@@ -209,7 +209,7 @@ def test_headings_between_code_fences_are_text(opening: str, closing: str) -> No
 
 
 @pytest.mark.parametrize("inner", ["``", "```` more", "~~~", "    ```", "```sh"])
-def test_only_its_own_fence_ends_code(inner: str) -> None:
+def test_only_the_matching_fence_ends_code(inner: str) -> None:
     assert ["3: the code block that starts here is not closed"] == wrong(
         f"## Wave 1\n### Task 1: a\n````\n{inner}\n### Task 2: b"
     )
@@ -254,7 +254,7 @@ def test_backticks_within_a_line_open_no_code_and_line_ends_of_windows_make_no_d
         ("## Wave 1\n### Task 1: a\n```\n## Wave 2", ["3: the code block that starts here is not closed"]),
     ],
 )
-def test_what_is_wrong_is_told_once_with_its_line(text: str, said: list[str]) -> None:
+def test_each_fault_is_reported_once_with_its_line(text: str, said: list[str]) -> None:
     assert said == wrong(text)
 
 
@@ -287,7 +287,7 @@ def test_a_faulty_plan_can_still_be_shown() -> None:
     assert ["a", "b"] == [task.title for task in plan.tasks]
 
 
-def test_an_agent_that_nobody_has_is_told() -> None:
+def test_an_unknown_agent_is_reported() -> None:
     text = "**Agent:** gpt\n## Wave 1\n### Task 1: a"
 
     assert [("1: the plan uses the unknown agent 'gpt'; available: claude, shell")] == faults(

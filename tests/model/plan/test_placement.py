@@ -23,7 +23,7 @@ def where(plan: Plan, id_: str) -> tuple[str, ...] | None:
     return None if wanted is None else (wanted.machine, *wanted.labels)
 
 
-def test_a_task_runs_where_it_says_else_where_its_plan_says() -> None:
+def test_a_task_runs_on_its_machine_else_on_that_of_its_plan() -> None:
     named = plan(
         task("here", machine="local"), task("host", agent="claude@box"), task("default"), task("any", machine="any"),
         task("labels", labels=("gpu",)), task("more", inherits="labels"), machine="m",
@@ -34,7 +34,7 @@ def test_a_task_runs_where_it_says_else_where_its_plan_says() -> None:
     assert [None, "shared"] == [where(plan(task("a")), "a"), worktree_of(plan(task("a"), worktree="shared"), task("a"))]
 
 
-def test_it_is_placed_from_the_choice_on_and_no_longer_once_it_runs_here() -> None:
+def test_a_task_is_placed_from_the_choice_on_and_no_longer_once_it_runs_here() -> None:
     placed = TaskPlaced(at=1, task="a", attempt=1, machine="m")
     there, here = plan(task("a", machine="any")), plan(task("a"))
 

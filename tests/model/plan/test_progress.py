@@ -37,19 +37,19 @@ EVERY = (
 
 
 @pytest.mark.parametrize("fact", EVERY, ids=lambda fact: type(fact).__name__)
-def test_every_fact_comes_back_from_its_line(fact: PlanFact) -> None:
+def test_every_event_is_decoded_from_its_line(fact: PlanFact) -> None:
     assert fact == decode(encode(fact))
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"nonsense", b'{"kind":"task.flew","at":1}', b"\xff\xfe", b"[" * 5000])
-def test_a_line_that_cannot_be_read_changes_nothing(line: bytes) -> None:
+def test_an_unreadable_line_changes_nothing(line: bytes) -> None:
     fact = decode(line)
 
     assert isinstance(fact, UnknownEvent)
     assert run(*done("a")) == apply(run(*done("a")), fact)
 
 
-def test_a_task_that_nobody_began_waits() -> None:
+def test_a_task_that_was_not_started_waits() -> None:
     assert (T.WAITING, 0) == (run().of("a").state, run().of("a").attempt)
 
 
@@ -108,7 +108,7 @@ def test_a_task_goes_from_running_over_claimed_and_checked_to_done() -> None:
     )  # fmt: skip
 
 
-def test_a_check_that_began_is_known_until_somebody_told_of_its_end() -> None:
+def test_a_started_check_is_open_until_its_end_is_logged() -> None:
     begun = (began("a"), claimed("a"), checking("a"))
 
     assert checking("a") == run(*begun).of("a").checking
@@ -137,14 +137,14 @@ def test_each_failure_is_kept_for_the_next_attempt_with_its_session() -> None:
     ],
     ids=lambda fact: type(fact).__name__,
 )
-def test_what_comes_of_an_earlier_attempt_changes_nothing(late: PlanFact) -> None:
+def test_a_result_of_an_earlier_attempt_changes_nothing(late: PlanFact) -> None:
     now = run(*failed("a"), began("a", 2, "sb"))
 
     assert now == apply(now, late)
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 3])
-def test_an_attempt_begins_once_and_none_is_left_out(attempt: int) -> None:
+def test_an_attempt_starts_once_and_none_is_skipped(attempt: int) -> None:
     now = run(began("a"))
 
     assert now == apply(now, began("a", attempt, "other"))
@@ -163,11 +163,11 @@ def test_an_attempt_begins_once_and_none_is_left_out(attempt: int) -> None:
 @pytest.mark.parametrize(
     "facts", [done("a"), (began("a"), steered("skip", "a")), failed("a")], ids=["done", "skipped", "failed"]
 )
-def test_what_is_settled_is_not_moved_by_what_comes_late(facts: tuple[PlanFact, ...], late: PlanFact) -> None:
+def test_a_settled_task_is_not_changed_by_late_events(facts: tuple[PlanFact, ...], late: PlanFact) -> None:
     assert run(*facts) == apply(run(*facts), late)
 
 
-def test_what_ran_when_its_plan_was_stopped_waits_again_and_has_used_up_no_try() -> None:
+def test_running_tasks_of_a_stopped_plan_wait_again_without_using_a_retry() -> None:
     late = (steered("stop"), began("b"))  # its runner was about to begin it
     for facts in ((began("a"), steered("stop")), (began("a"), *late)):
         now = run(*facts)
@@ -187,7 +187,7 @@ def test_pause_and_resume_concern_the_whole_plan_and_accept_believes_only_what_i
     assert T.WAITING is run(steered("accept", "a")).of("a").state
 
 
-def test_skip_takes_whatever_is_not_settled() -> None:
+def test_skip_applies_to_any_unsettled_task() -> None:
     assert T.SKIPPED is run(steered("skip", "a")).of("a").state
     assert T.SKIPPED is run(began("a"), steered("skip", "a")).of("a").state
     assert T.SKIPPED is run(*failed("a"), steered("skip", "a")).of("a").state
@@ -235,7 +235,7 @@ FACTS = st.lists(
 
 
 @given(FACTS)
-def test_in_whatever_order_facts_come_attempts_only_go_up_and_nothing_is_lost(facts: list[PlanFact]) -> None:
+def test_attempts_only_increase_and_nothing_is_lost_in_any_order_of_events(facts: list[PlanFact]) -> None:
     now, last = run(), 0
     for fact in facts:
         now = apply(now, fact)

@@ -42,7 +42,7 @@ def test_it_says_which_task_it_is_who_works_beside_it_and_what_not_to_touch_in_a
     assert "stash" in told("a", plan(task("a"), task("b", needs=("a",))), shares=True)
 
 
-def test_it_says_what_may_be_changed_how_it_is_checked_and_how_to_say_done() -> None:
+def test_the_prompt_states_what_may_be_changed_how_it_is_checked_and_how_to_report_done() -> None:
     text = told("a")
 
     assert "You may change: store/*, go.mod." in text
@@ -52,7 +52,7 @@ def test_it_says_what_may_be_changed_how_it_is_checked_and_how_to_say_done() -> 
     assert "counts as done" not in told("b")
 
 
-def test_the_body_stands_whole_between_head_and_foot() -> None:
+def test_the_body_is_whole_between_head_and_foot() -> None:
     body = "Do:\n\n```sh\nmake\n```"
 
     assert f"\n## The task\n\n{body}\n" in told("a", plan(task("a", body=body)))
@@ -67,7 +67,7 @@ def test_only_what_others_need_is_asked_for_and_handed_on_a_long_result_by_its_b
     assert LONGEST_RESULT == told("c", a="x" * 100_000).count("x" * 10) * 10
 
 
-def test_what_went_wrong_before_is_told_with_the_end_of_the_check() -> None:
+def test_an_earlier_failure_is_included_with_the_end_of_the_check_output() -> None:
     output = "".join(f"line {n}\n" for n in range(100))
     at = TaskRun(attempt=2, failures=("check failed (exit 1", "retried by user"))
     text = told("a", at=msgspec.structs.replace(at, check=checked("a", False, output=output)))
@@ -79,7 +79,7 @@ def test_what_went_wrong_before_is_told_with_the_end_of_the_check() -> None:
     assert "went wrong" not in told("a")
 
 
-def test_a_scripted_agent_gets_its_script_and_all_else_as_remarks() -> None:
+def test_a_scripted_agent_gets_its_script_and_the_rest_as_comments() -> None:
     """Nothing that others wrote becomes a line of its script."""
     of = plan(task("a"), task("b", body="say hello\nsay bye", needs=("a",)), goal="one\nsay intruder")
     at = TaskRun(failures=("broke\nsay no",), check=checked("b", False, output="say never\n"))
@@ -90,7 +90,7 @@ def test_a_scripted_agent_gets_its_script_and_all_else_as_remarks() -> None:
     assert "# say not me" in text.splitlines()
 
 
-def test_a_session_is_called_as_the_ancestor_called_it() -> None:
+def test_a_session_is_named_as_in_the_earlier_program() -> None:
     one = PLAN.task("c")
 
     assert "tidy-W2-T3" == session_name("tidy", one, 1)
@@ -98,7 +98,7 @@ def test_a_session_is_called_as_the_ancestor_called_it() -> None:
     assert "tidy-W2-T3.3" == session_name("tidy", one, 1, ["tidy-W2-T3", "tidy-W2-T3.2"])
 
 
-def test_whose_branch_others_begin_from_is_told_to_commit() -> None:
+def test_a_task_whose_branch_is_a_base_for_others_is_asked_to_commit() -> None:
     of = plan(task("a"), task("b", needs=("a",)), worktree="own")
 
     def told(id_: str, *, shares: bool = False) -> bool:

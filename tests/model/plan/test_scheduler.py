@@ -49,14 +49,14 @@ def steps(of: Plan, at: PlanRun, *sessions: Any, **more: Any) -> list[str]:
 # Which tasks begin
 
 
-def test_the_first_wave_begins_at_once_and_together() -> None:
+def test_the_first_wave_starts_at_once_and_in_parallel() -> None:
     found = next_of(WAVES, run())
 
     assert ["begin a 1", "begin b 1"] == words(found)
     assert {"c": "blocked by wave 1", "d": "blocked by wave 2"} == found.blocked
 
 
-def test_a_task_of_a_graph_begins_when_what_it_needs_is_done_whatever_wave_it_is_in() -> None:
+def test_a_task_of_a_graph_starts_when_its_needs_are_done_in_any_wave() -> None:
     assert ["begin a 1", "begin b 1"] == steps(GRAPH, run())
     assert ["begin c 1"] == steps(GRAPH, run(*done("a"), began("b")), session("b"))
     assert {"d": "blocked by b, c"} == next_of(GRAPH, run(*done("a"), began("b")), session("b")).blocked
@@ -77,7 +77,7 @@ def test_no_more_than_the_limit_run_at_once_in_the_order_of_the_plan() -> None:
 ELSEWHERE = plan(task("a", machine="m"), task("b", labels=("gpu",)), task("c", labels=("gpu",)), task("d"))
 
 
-def test_a_task_begins_on_another_machine_once_that_is_chosen_and_chosen_anew_for_each_attempt() -> None:
+def test_a_task_starts_on_another_machine_once_that_is_chosen_again_for_each_attempt() -> None:
     assert ["begin d 1", "place a 1", "place b 1, c 1"] == steps(ELSEWHERE, run())
     assert ["begin a 1", "begin c 1", "begin d 1", "place b 1"] == steps(ELSEWHERE, run(placed("a"), placed("c")))
     again = run(placed("a"), *failed("a"), placed("b"), began("b"), steered("retry", "a"), *done("c"), *done("d"))
@@ -85,7 +85,7 @@ def test_a_task_begins_on_another_machine_once_that_is_chosen_and_chosen_anew_fo
     assert ["begin a 2"] == steps(ELSEWHERE, apply(again, placed("a", 2)), session("b"))
 
 
-def test_where_none_can_be_chosen_all_tasks_that_want_the_same_wait_and_say_why() -> None:
+def test_without_a_suitable_machine_all_equal_tasks_wait_with_the_reason() -> None:
     found = next_of(ELSEWHERE, run(placed("b", machine="", why="m: it is drained"), began("d"), claimed("d")))
 
     assert ["place a 1", "place b 1, c 1"] == words(found)
@@ -93,7 +93,7 @@ def test_where_none_can_be_chosen_all_tasks_that_want_the_same_wait_and_say_why(
     assert "task d reported done without a check: accept or retry" == found.question
 
 
-def test_a_changed_plan_is_placed_anew() -> None:
+def test_a_changed_plan_is_placed_again() -> None:
     assert "place a 1" in steps(ELSEWHERE, run(placed("a"), PlanChanged(at=6, digest="e")))
 
 
@@ -105,7 +105,7 @@ def test_a_task_continues_on_the_machine_of_the_task_that_it_inherits_from() -> 
     assert (MachineRequirement("m"), ["b"]) == (step.wanted, [each.task.id for each in step.tasks])
 
 
-def test_the_limit_of_the_config_is_for_this_machine_and_that_of_the_plan_for_all() -> None:
+def test_the_limit_of_the_config_is_for_this_machine_and_that_of_the_plan_for_all_machines() -> None:
     of = plan(task("a"), task("b"), task("c", machine="m"))
     capped = msgspec.structs.replace(of, limit=1, lines=(("limit", 1),))
 
@@ -115,7 +115,7 @@ def test_the_limit_of_the_config_is_for_this_machine_and_that_of_the_plan_for_al
     assert [] == steps(capped, run(placed("c"), began("c")), session("c"))
 
 
-def test_what_is_placed_here_counts_to_the_limit_of_this_machine() -> None:
+def test_a_task_placed_here_counts_towards_the_limit_of_this_machine() -> None:
     of = plan(task("a"), task("b", machine="any"), task("c", machine="any"))
     here = placed("b", machine="local")
 
@@ -125,7 +125,7 @@ def test_what_is_placed_here_counts_to_the_limit_of_this_machine() -> None:
     assert ["place c 1"] == steps(of, run(here, began("b")), session("b"), limit=1)
 
 
-def test_a_task_whose_machine_is_lost_is_tried_again_on_another_one_without_using_up_a_retry() -> None:
+def test_a_task_whose_machine_is_lost_is_retried_on_another_without_using_a_retry() -> None:
     lost, cut = {"m": "its machine is gone"}, session("b", S.UNSURE, via="m", source="link", since=NOW - 100)
     of, at = plan(task("b", labels=("gpu",), check="true")), run(placed("b"), began("b"))
 
@@ -141,7 +141,7 @@ def test_a_task_whose_machine_is_lost_is_tried_again_on_another_one_without_usin
     assert ["begin b 2"] == steps(of, apply(retried, placed("b", 2, "n")), cut)
 
 
-def test_a_task_that_may_run_on_no_other_machine_waits_for_it_while_a_person_can_decide() -> None:
+def test_a_task_that_may_run_on_no_other_machine_waits_for_it_while_the_user_can_decide() -> None:
     lost, cut = {"m": "its machine is gone"}, session("a", S.UNSURE, via="m", source="link", since=NOW - 100)
     of, facts = plan(task("a", machine="m")), (placed("a"), began("a"))
 
@@ -151,7 +151,7 @@ def test_a_task_that_may_run_on_no_other_machine_waits_for_it_while_a_person_can
     assert ["place a 2"] == steps(of, run(*facts, steered("retry", "a")), cut, lost=lost)
 
 
-def test_without_a_person_a_plan_whose_tasks_get_no_machine_fails_after_a_while() -> None:
+def test_without_a_user_a_plan_whose_tasks_get_no_machine_fails_after_a_while() -> None:
     facts = (*done("d"), placed("a", machine="", why="m: drained"), placed("b", machine="", why="n: full", at=90.0))
     waiting = run(*facts, headless=True)
 
@@ -164,7 +164,7 @@ def test_without_a_person_a_plan_whose_tasks_get_no_machine_fails_after_a_while(
     assert "place a 1" in steps(ELSEWHERE, working, session("d"), now=9_000.0)
 
 
-def test_what_is_checked_takes_room_and_what_waits_for_a_person_does_not() -> None:
+def test_a_task_in_check_takes_a_slot_and_one_that_waits_for_the_user_does_not() -> None:
     of = plan(task("a", check="true"), task("b"), task("c"))
 
     assert ["check a"] == steps(of, run(began("a"), claimed("a"), began("b")), limit=2)
@@ -176,7 +176,7 @@ def test_what_needs_a_skipped_task_goes_on_and_what_needs_a_failed_one_waits() -
     assert ["begin b 1"] == steps(GRAPH, run(*failed("a")))
 
 
-def test_a_paused_plan_begins_nothing_and_lets_run_what_runs() -> None:
+def test_a_paused_plan_starts_nothing_and_lets_running_tasks_run() -> None:
     found = next_of(WAVES, run(began("a"), steered("pause")), turned("a"))
 
     assert ["claim a: turn, did it"] == words(found)
@@ -187,7 +187,7 @@ def test_a_paused_plan_begins_nothing_and_lets_run_what_runs() -> None:
 # Waves
 
 
-def test_after_a_clean_wave_somebody_is_asked() -> None:
+def test_after_a_wave_without_failures_the_user_is_asked() -> None:
     found = next_of(WAVES, run(*BOTH))
 
     assert ([], "wave 1 is done: start wave 2") == (words(found), found.question)
@@ -205,7 +205,7 @@ def test_one_word_lets_one_wave_begin_and_given_early_counts_once_the_wave_is_cl
 @pytest.mark.parametrize(
     ("of", "headless"), [(msgspec.structs.replace(WAVES, advance="auto"), False), (WAVES, True)], ids=["auto", "ci"]
 )
-def test_a_wave_goes_on_by_itself_where_the_plan_says_so_or_nobody_can_be_asked(of: Plan, headless: bool) -> None:
+def test_a_wave_advances_by_itself_if_the_plan_allows_it_or_no_user_can_be_asked(of: Plan, headless: bool) -> None:
     assert ["begin c 1"] == steps(of, run(*BOTH, headless=headless))
 
 
@@ -221,7 +221,7 @@ def test_a_wave_with_a_failure_never_goes_on_by_itself_and_levels_of_an_asking_g
 # From running to done
 
 
-def test_what_its_session_says_is_noted_first() -> None:
+def test_the_report_of_its_session_is_logged_first() -> None:
     assert ["claim a: turn, did it", "begin b 1"] == steps(WAVES, run(began("a")), turned("a"))
     broken = session("a", S.ENDED, exit_code=1)
     assert ["claim a: failed, its agent ended with exit code 1", "begin b 1"] == steps(WAVES, run(began("a")), broken)
@@ -247,13 +247,13 @@ def test_a_claim_without_a_check_is_asked_about_with_whether_it_changed_nothing(
 
 
 @pytest.mark.parametrize("headless", [True, False])
-def test_a_claim_without_a_check_is_believed_where_the_plan_says_so_or_nobody_can_be_asked(headless: bool) -> None:
+def test_a_claim_without_a_check_is_accepted_if_the_plan_allows_it_or_no_user_can_be_asked(headless: bool) -> None:
     of = WAVES if headless else msgspec.structs.replace(WAVES, without_check="advance")
 
     assert "done b: did it" in steps(of, run(*done("a"), began("b"), claimed("b"), headless=headless))
 
 
-def test_a_time_limit_ends_an_attempt_even_where_nobody_hears_of_its_session() -> None:
+def test_a_time_limit_ends_an_attempt_even_without_news_of_its_session() -> None:
     of = plan(task("a", time_limit_s=60.0))
 
     for sessions in ((session("a"),), (session("a", S.LOST),), ()):
@@ -270,7 +270,7 @@ def test_an_attempt_whose_session_was_not_started_is_started_and_one_without_has
     )
 
 
-def test_an_agent_that_is_lost_is_told_and_not_begun_again() -> None:
+def test_a_lost_agent_is_reported_and_not_restarted() -> None:
     found = next_of(WAVES, run(*done("b"), began("a")), session("a", S.LOST))
 
     assert ([], "the agent of task a is lost: run `kasmon recover`, or retry") == (words(found), found.question)
@@ -290,7 +290,7 @@ def test_a_failed_task_is_tried_again_as_often_as_it_says_also_after_a_person_ha
     assert ["begin a 3"] == steps(of, run(began("a"), steered("retry", "a"), *failed("a", 2)))
 
 
-def test_a_person_may_have_it_tried_once_more_each_time() -> None:
+def test_the_user_may_allow_one_more_try_each_time() -> None:
     of = plan(task("a"))
 
     assert ["begin a 2"] == steps(of, run(*failed("a"), steered("retry", "a")))
@@ -301,7 +301,7 @@ def test_a_person_may_have_it_tried_once_more_each_time() -> None:
 @pytest.mark.parametrize(
     "facts", [(began("a"), TaskFailed(at=20, task="a", attempt=1, why="slow")), (began("a"), steered("retry", "a"))]
 )
-def test_the_next_attempt_begins_once_the_last_one_has_ended(facts: tuple[PlanFact, ...]) -> None:
+def test_the_next_attempt_starts_once_the_last_one_has_ended(facts: tuple[PlanFact, ...]) -> None:
     """Two agents never work on one task at a time."""
     of = plan(task("a", retries=1))
     found = next_of(of, run(*facts), session("a", S.WORKING))
@@ -322,7 +322,7 @@ def test_the_session_of_a_task_that_is_done_ends_once_it_is_idle() -> None:
 
 
 @pytest.mark.parametrize("facts", [(began("a"), steered("skip", "a")), failed("a")], ids=["skipped", "failed"])
-def test_the_session_of_a_task_that_is_given_up_ends_at_once(facts: tuple[PlanFact, ...]) -> None:
+def test_the_session_of_an_aborted_task_ends_at_once(facts: tuple[PlanFact, ...]) -> None:
     assert "end sa" in steps(plan(task("a"), task("b")), run(*facts), session("a", S.WORKING))
 
 
@@ -333,7 +333,7 @@ def test_the_session_of_a_claimed_task_lives_on_and_a_question_does_not_wait_for
     assert (["end sb"], "task b failed: retry, replace, skip, or abort") == (words(found), found.question)
 
 
-def test_nobody_is_asked_about_what_is_tried_again_by_itself() -> None:
+def test_a_task_that_is_retried_by_itself_causes_no_question() -> None:
     found = next_of(plan(task("a", retries=1)), run(*failed("a")), session("a", S.WORKING))
 
     assert (["end sa"], "") == (words(found), found.question)
@@ -365,7 +365,7 @@ def test_an_aborted_plan_ends_its_sessions_and_then_itself() -> None:
     assert ["finish aborted, aborted by user"] == steps(WAVES, run(*facts), session("a", S.ENDED))
 
 
-def test_where_nobody_can_be_asked_a_failure_ends_the_plan_once_nothing_runs() -> None:
+def test_without_a_user_a_failure_ends_the_plan_once_nothing_runs() -> None:
     facts = (*failed("a"), began("b"))
 
     assert [] == steps(WAVES, run(*facts, headless=True), session("b"))
@@ -390,7 +390,7 @@ CLIVE = plan(
 )
 
 
-def test_two_terminals_four_commands() -> None:
+def test_two_terminals_run_four_commands() -> None:
     """clive's own example: 1 and 2 at once in two terminals, 3 goes on in that of 1, 4 comes after 3."""
     assert ["begin 1 1", "begin 2 1"] == steps(CLIVE, run())
     first = session("1", S.IDLE)
@@ -401,11 +401,11 @@ def test_two_terminals_four_commands() -> None:
     assert ["end s1", "end s1", "begin 4 1"] == steps(CLIVE, later, first)
 
 
-def test_a_terminal_that_others_go_on_in_is_kept_while_they_wait() -> None:
+def test_a_terminal_that_later_tasks_use_is_kept_while_they_wait() -> None:
     assert ["begin 2 1", "begin 3 1"] == steps(CLIVE, run(*done("1")), session("1", S.IDLE))
 
 
-def test_a_terminal_in_which_somebody_works_is_not_typed_into() -> None:
+def test_a_busy_terminal_is_not_typed_into() -> None:
     two = plan(task("1", run="x"), task("2", run="y", inherits="1"), task("3", run="z", inherits="1"), advance="auto")
     facts = (*done("1"), began("2", session="s1"))
     found = next_of(two, run(*facts), session("1", S.WORKING, receipt_at(10.5)))
@@ -414,7 +414,7 @@ def test_a_terminal_in_which_somebody_works_is_not_typed_into() -> None:
     assert ["begin 2 1"] == steps(two, run(*done("1")), session("1", S.IDLE))
 
 
-def test_of_two_that_want_a_terminal_who_still_waits_keeps_nobody_waiting() -> None:
+def test_a_waiting_task_does_not_hold_a_terminal_that_another_one_needs() -> None:
     """2 waits for 3, and both go on from 1: 3 goes first, though it stands behind."""
     two = plan(
         task("1", run="x"),
@@ -426,7 +426,7 @@ def test_of_two_that_want_a_terminal_who_still_waits_keeps_nobody_waiting() -> N
     assert ["begin 3 1"] == steps(two, run(*done("1")), session("1", S.IDLE))
 
 
-def test_a_command_that_was_noted_and_never_typed_is_typed() -> None:
+def test_a_command_that_was_logged_and_not_typed_is_typed() -> None:
     facts = (*done("1"), *done("2"), began("3", session="s1", at=50.0))
 
     assert ["start 3 in s1"] == steps(CLIVE, run(*facts), session("1", S.IDLE, receipt_at(11.0)))
@@ -443,7 +443,7 @@ def test_a_command_that_failed_is_tried_again_in_the_same_terminal_and_a_first_o
     assert ["begin 1 2"] == steps(of, run(*failed("1")), session("1", S.ENDED))
 
 
-def test_where_nobody_can_be_asked_an_agent_that_stays_lost_has_failed() -> None:
+def test_without_a_user_an_agent_that_stays_lost_has_failed() -> None:
     of, at = plan(task("a")), run(began("a"), headless=True)
     lost = msgspec.structs.replace(session("a"), state=S.LOST, since=NOW)
 
@@ -452,7 +452,7 @@ def test_where_nobody_can_be_asked_an_agent_that_stays_lost_has_failed() -> None
     assert [] == steps(of, run(began("a")), lost, now=NOW + 1000)
 
 
-def test_where_nobody_can_be_asked_an_agent_whose_host_does_not_come_back_has_failed() -> None:
+def test_without_a_user_an_agent_whose_host_does_not_return_has_failed() -> None:
     of, at = plan(task("a")), run(began("a"), headless=True)
     gone = msgspec.structs.replace(session("a"), state=S.UNSURE, since=NOW, host=HostProbe(pid=None, alive=False))
     there = msgspec.structs.replace(gone, host=HostProbe(pid=7, alive=True))
@@ -463,7 +463,7 @@ def test_where_nobody_can_be_asked_an_agent_whose_host_does_not_come_back_has_fa
     assert [] == steps(of, run(began("a")), gone, now=NOW + 1000)
 
 
-def test_an_agent_that_outlived_its_host_is_ended_before_its_task_is_tried_again() -> None:
+def test_an_agent_that_outlived_its_host_is_ended_before_its_task_is_retried() -> None:
     of = plan(task("a", retries=1))
     gone = msgspec.structs.replace(session("a"), state=S.UNSURE, since=NOW, host=HostProbe(pid=None, alive=False))
     found = next_of(of, run(*failed("a"), headless=True), gone)
@@ -475,7 +475,7 @@ def test_an_agent_that_outlived_its_host_is_ended_before_its_task_is_tried_again
     assert ([], asks) == (steps(of, run(began("a")), gone), next_of(of, run(began("a")), gone).question)
 
 
-def test_of_a_stopped_plan_all_sessions_end_and_nothing_begins_or_is_checked() -> None:
+def test_a_stopped_plan_ends_all_its_sessions_and_starts_and_checks_nothing() -> None:
     of = plan(task("a"), task("b", check="x"), task("c"), task("d", needs=("a",)))
     facts = (began("a"), began("b"), claimed("b"), *done("c"), steered("stop"))
     here = (session("a"), session("b", S.IDLE), session("c", S.IDLE))
@@ -489,7 +489,7 @@ def test_of_a_stopped_plan_all_sessions_end_and_nothing_begins_or_is_checked() -
     assert ["finish aborted, aborted by user"] == steps(of, run(*facts, steered("abort")), *ended)
 
 
-def test_an_idle_agent_of_whose_prompt_no_turn_was_seen_is_a_question_and_never_a_claim() -> None:
+def test_an_idle_agent_without_a_turn_for_its_prompt_is_a_question_and_never_a_claim() -> None:
     of, idle = plan(task("a")), session("a", S.IDLE, receipt(ReceiptState.UNSURE, reason=NO_TURN), since=NOW)
     found = next_of(of, run(began("a")), idle, now=NOW + 1000)
 

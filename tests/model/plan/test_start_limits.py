@@ -35,7 +35,7 @@ def chosen(of: Plan, at: PlanRun, accounts: dict[str, AccountUse]) -> list[str]:
     return [step.account.account for step in ahead(of, at, accounts).steps if isinstance(step, StartNextAttempt)]
 
 
-def test_the_account_whose_limits_are_used_least_is_chosen_and_the_choice_says_why() -> None:
+def test_the_account_whose_limits_are_used_least_is_chosen_with_the_reason() -> None:
     (step,) = ahead(spread("a"), run(), uses(work=0.5, home=0.25)).steps
 
     assert isinstance(step, StartNextAttempt)
@@ -43,14 +43,14 @@ def test_the_account_whose_limits_are_used_least_is_chosen_and_the_choice_says_w
     assert ["home", "home"] == chosen(spread("a", "b"), run(), uses(work=0.5, home=0.25))
 
 
-def test_of_accounts_that_are_used_alike_the_one_with_fewer_tasks_at_work_is_chosen() -> None:
+def test_of_equally_used_accounts_the_one_with_fewer_running_tasks_is_chosen() -> None:
     assert ["work", "home", "work"] == chosen(spread("a", "b", "c"), run(), uses(work=None, home=None))
     assert ["home"] == chosen(spread("a", "b"), run(began("a", account="work")), uses(work=0.1, home=0.1))
     ended = run(*done("a"))
     assert ["work"] == chosen(spread("a", "b"), ended, uses(work=0.1, home=0.1))
 
 
-def test_in_turn_each_account_follows_the_one_that_was_given_last() -> None:
+def test_with_in_turn_each_account_follows_the_last_used_one() -> None:
     turns = spread("a", "b", "c", spread="round-robin")
     assert ["work", "home", "work"] == chosen(turns, run(), uses(work=0.9, home=None))
     begun = run(began("a", at=10, account="work"), began("b", at=11, account="home"))
@@ -71,14 +71,16 @@ def test_an_account_at_its_limit_gets_no_task_and_a_retry_may_get_another_one() 
 
 
 @pytest.mark.parametrize("headless", [False, True])
-def test_while_all_are_at_their_limits_a_task_waits_and_says_why_also_where_no_person_is_asked(headless: bool) -> None:
+def test_while_all_accounts_are_at_their_limits_a_task_waits_with_the_reason_even_without_a_user(
+    headless: bool,
+) -> None:
     found = ahead(spread("a"), run(headless=headless), uses(work=FULL, home="it is at its limit"))
 
     assert [] == words(found)
     assert {"a": f"account 'work': {FULL}; account 'home': it is at its limit"} == found.blocked
 
 
-def test_an_account_that_the_config_lost_is_never_replaced_by_the_own_log_in() -> None:
+def test_an_account_missing_in_the_config_is_never_replaced_by_the_default_login() -> None:
     found = ahead(spread("a"), run(), {})
     assert ([], "account 'work': it is not in the config; account 'home': it is not in the config") == (
         words(found),
@@ -101,7 +103,7 @@ def test_a_task_gets_accounts_of_its_own_agent_only_and_a_command_none() -> None
     assert "other" == replaced.choose(both.task("a")).account
 
 
-def test_a_budget_that_is_used_up_holds_each_task_that_could_begin() -> None:
+def test_a_used_up_budget_holds_each_task_that_could_start() -> None:
     found = ahead(spread("a"), run(), uses(work=0.0, home=0.0), held="the budget of the day is used")
     assert ([], {"a": "the budget of the day is used"}) == (words(found), found.blocked)
     assert ("the budget of the day is used", True) == (found.held, found.question.startswith(found.held))
@@ -110,7 +112,7 @@ def test_a_budget_that_is_used_up_holds_each_task_that_could_begin() -> None:
     assert "" == ahead(spread("a"), run(began("a")), {}, held="it is used").held, "nothing else could start"
 
 
-def test_where_no_person_is_asked_a_plan_ends_once_its_budget_is_used_and_nothing_runs() -> None:
+def test_without_a_user_a_plan_ends_once_its_budget_is_used_and_nothing_runs() -> None:
     held, of = "the budget of the day: $5.00 of $5.00 is used", spread("a", "b")
 
     assert [f"finish failed, {held}: raise it in the table [budget] of the config"] == words(

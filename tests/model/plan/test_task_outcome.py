@@ -32,12 +32,12 @@ def test_the_end_of_its_turn_is_its_word_unless_the_plan_wants_it_said() -> None
 
 
 @pytest.mark.parametrize("state", [S.IDLE, S.ENDED, S.LIMITED, S.UNSURE])
-def test_done_is_done_once_its_turn_is_over(state: SessionState) -> None:
+def test_a_done_report_counts_once_its_turn_is_over(state: SessionState) -> None:
     assert TaskOutcome("said", "all green") == said(session("a", state, FINISHED, done="all green"), SAID)
 
 
 @pytest.mark.parametrize("state", [S.WORKING, S.ASKING])
-def test_who_says_done_and_still_works_or_asks_is_waited_for(state: SessionState) -> None:
+def test_an_agent_that_reports_done_and_still_works_or_asks_is_waited_for(state: SessionState) -> None:
     assert said(session("a", state, FINISHED, done="all green")) is None
 
 
@@ -57,12 +57,12 @@ def test_who_says_done_and_still_works_or_asks_is_waited_for(state: SessionState
     ],
     ids=["none", "queued", "refused", "lost", "a peer's", "accepted", "unsure", "lost in its turn", "dropped", "turns"],
 )
-def test_done_is_no_claim_of_an_agent_that_cannot_have_its_prompt(more: dict[str, Any], counts: bool) -> None:
+def test_done_is_no_claim_of_an_agent_that_cannot_receive_its_prompt(more: dict[str, Any], counts: bool) -> None:
     assert counts == (said(session("a", S.UNSURE, done="all green", **more)) is not None)
 
 
 @pytest.mark.parametrize("state", [S.STARTING, S.WORKING, S.ASKING, S.LIMITED, S.PAUSED, S.STANDBY, S.UNSURE, S.LOST])
-def test_no_other_state_is_a_word(state: SessionState) -> None:
+def test_no_other_state_is_a_claim(state: SessionState) -> None:
     assert said(session("a", state, FINISHED, turn_ended="done")) is None
 
 
@@ -91,7 +91,7 @@ def test_no_other_state_is_a_word(state: SessionState) -> None:
          "taken", "begun", "unsure", "no turn is known to have carried it", "a peer's turn", "unsure and a peer's turn",
          "unsure and recovered", "lost and recovered", "a peer's waits", "lost just now", "of another task"],
 )  # fmt: skip
-def test_an_idle_agent_has_not_given_its_word(more: dict[str, Any]) -> None:
+def test_an_idle_agent_has_not_reported(more: dict[str, Any]) -> None:
     """Idle is not done: only the end of a turn that its own prompt began is."""
     assert said(turned("a", **more)) is None
 
@@ -105,14 +105,14 @@ def test_a_turn_that_ended_in_an_error_and_a_prompt_that_was_not_taken_failed_wi
     assert TaskOutcome("turn", "did it") == said(turned("a", receipts=(refused, FINISHED)))
 
 
-def test_a_prompt_whose_turn_failed_is_no_claim_also_where_one_before_was_done() -> None:
+def test_a_failed_turn_is_no_claim_even_after_an_earlier_done() -> None:
     failed = receipt(R.FAILED, reason="API Error: 400")
 
     assert TaskOutcome("", "API Error: 400") == said(turned("a", receipts=(FINISHED, failed)))
     assert said(turned("a", receipts=(failed,), turn_ended="limit")) is None
 
 
-def test_a_turn_reports_a_task_whose_prompt_a_person_sent_again_or_which_the_agent_had_before_a_crash() -> None:
+def test_a_turn_is_that_of_a_task_whose_prompt_the_user_sent_again_or_the_agent_had_before_a_crash() -> None:
     unsure, again = receipt(R.UNSURE, by="wave"), receipt(R.FINISHED, carried_by="text", by="user")
     cut = receipt(R.LOST, carried_by="text", by="wave")
 
@@ -132,7 +132,7 @@ NO_RESULT = (
 
 @pytest.mark.parametrize("footer", NO_RESULT)
 @pytest.mark.parametrize("of", [PLAN, SAID])
-def test_without_a_turn_that_carried_its_prompt_nothing_is_claimed_and_a_person_is_asked(of: Plan, footer: str) -> None:
+def test_without_a_turn_for_its_prompt_nothing_is_claimed_and_the_user_is_asked(of: Plan, footer: str) -> None:
     idle = turned("a", last_line=footer, receipts=(receipt(R.UNSURE, reason=NO_TURN),), turn_ended="")
 
     assert said(idle, of) is None
@@ -140,7 +140,7 @@ def test_without_a_turn_that_carried_its_prompt_nothing_is_claimed_and_a_person_
 
 
 @pytest.mark.parametrize("other", [PEERS, RECOVERED], ids=["a peer's", "recovered"])
-def test_a_person_is_asked_also_where_the_turn_of_another_prompt_is_over(other: Receipt) -> None:
+def test_the_user_is_asked_also_after_the_turn_of_another_prompt(other: Receipt) -> None:
     idle = turned("a", receipts=(receipt(R.UNSURE, reason=NO_TURN, by="wave"), other))
 
     assert said(idle) is None
@@ -161,11 +161,11 @@ def test_a_person_is_asked_also_where_the_turn_of_another_prompt_is_over(other: 
     ],
     ids=["done", "another one came", "another one runs", "refused", "no prompt", "of another task", "waits", "works"],
 )
-def test_where_it_can_be_told_or_goes_on_nobody_is_asked(more: dict[str, Any]) -> None:
+def test_with_a_known_or_running_turn_the_user_is_not_asked(more: dict[str, Any]) -> None:
     assert "" == explain_uncertainty(PLAN, PLAN.tasks[0], msgspec.structs.replace(turned("a"), **more), 10.0, NOW)
 
 
-def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
+def test_a_lost_prompt_fails_the_task_after_a_while() -> None:
     lost = receipt(R.LOST, at=NOW - 2 * LOST_S, reason="its host had ended")
 
     assert TaskOutcome("", "it did not accept its prompt: its host had ended") == said(turned("a", receipts=(lost,)))
@@ -196,11 +196,11 @@ def test_a_prompt_that_is_lost_failed_after_a_while() -> None:
     ],
     ids=str,
 )
-def test_how_it_ended_is_its_word(more: dict[str, Any], expected: TaskOutcome) -> None:
+def test_the_end_of_an_agent_is_its_report(more: dict[str, Any], expected: TaskOutcome) -> None:
     assert expected == said(session("a", S.ENDED, **more))
 
 
-def test_the_exit_code_of_a_command_is_its_word() -> None:
+def test_the_exit_code_of_a_command_is_its_report() -> None:
     ended = session("b", S.ENDED, receipt(R.SUBMITTED), exit_code=0)
 
     assert TaskOutcome("exit", "it ended with exit code 0") == said(ended, what=PLAN.tasks[1])
@@ -229,13 +229,13 @@ def test_a_command_is_not_done_by_the_one_before_it_in_the_same_terminal() -> No
     )
 
 
-def test_what_the_task_before_said_in_the_same_terminal_is_not_its_word() -> None:
+def test_a_report_of_the_previous_task_in_the_same_terminal_is_ignored() -> None:
     goes_on = plan(task("a", run="make"), task("b", run="make test", inherits="a"))
 
     assert said(session("a", S.IDLE, done="made"), goes_on, goes_on.tasks[1]) is None
 
 
-def test_where_nobody_knows_how_a_command_ended_its_check_decides() -> None:
+def test_the_check_decides_if_the_end_of_a_command_is_unknown() -> None:
     of = plan(task("b", run="make", check="test -f out"))
 
     assert TaskOutcome("turn", "its command ended with an unknown status") == said(

@@ -52,7 +52,7 @@ mode = "tmux"
 '''
 
 
-def test_everything_that_can_be_said_is_read() -> None:
+def test_every_key_is_read() -> None:
     plan = read(FULL, "x.toml", ("claude", "shell"))
 
     assert ("tidy", "less", "one", "sh", "claude", "sdk", "own", "auto", "advance", "turn", 3, 2) == (
@@ -80,7 +80,7 @@ def test_a_task_without_a_name_is_called_by_its_number_and_titled_by_its_first_l
     assert ("1", "Look at it.", "2", "make", ("1",)) == (first.id, first.title, second.id, second.title, second.needs)
 
 
-def test_without_waves_they_are_the_levels_of_the_graph_and_go_on_by_themselves() -> None:
+def test_tasks_without_waves_are_levels_of_the_graph_and_advance_by_themselves() -> None:
     plan = read(
         tasks(
             'id = "d"\nrun = "d"\nneeds = ["b", "c"]',
@@ -95,7 +95,7 @@ def test_without_waves_they_are_the_levels_of_the_graph_and_go_on_by_themselves(
     assert (False, "auto", 3) == (plan.gives_waves, plan.advance, plan.waves)
 
 
-def test_given_waves_are_kept_and_somebody_is_asked_between_them() -> None:
+def test_stated_waves_are_kept_and_the_user_is_asked_between_them() -> None:
     plan = read(tasks('wave = 1\nrun = "a"', 'wave = 2\nrun = "b"\nneeds = ["1"]'), "p.toml")
 
     assert (True, "", [1, 2]) == (plan.gives_waves, plan.advance, [task.wave for task in plan.tasks])
@@ -110,7 +110,7 @@ def test_a_time_limit_is_seconds_or_has_a_unit(written: str, seconds: float) -> 
 
 
 @pytest.mark.parametrize("written", ["inf", "1" + "0" * 400, '"1e9h"', "1" * 5000, '"' + "9" * 500 + 'h"'])
-def test_a_time_limit_of_any_size_is_one_or_is_told(written: str) -> None:
+def test_a_time_limit_of_any_size_is_read_or_reported(written: str) -> None:
     text = tasks(f'run = "a"\ntime_limit = {written}')
     said = faults(text)
 
@@ -120,7 +120,7 @@ def test_a_time_limit_of_any_size_is_one_or_is_told(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["0", "-1", '"soon"', "true", "nan", '"5d"', "[1]", '""'])
-def test_a_time_limit_that_is_none_is_told(written: str) -> None:
+def test_an_invalid_time_limit_is_reported(written: str) -> None:
     said = faults(tasks(f'run = "a"\ntime_limit = {written}'))
 
     assert any(line.startswith("3: ") and "time" in line for line in said), said
@@ -204,7 +204,7 @@ def test_a_time_limit_that_is_none_is_told(written: str) -> None:
         (tasks("run='a'\nagent='claude@x'\nhost='y'"), ["4: task '1' names two hosts: 'claude@x' and 'y'"]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str, said: list[str]) -> None:
+def test_each_fault_is_reported_with_its_line(text: str, said: list[str]) -> None:
     found = faults(text)
 
     assert len(said) == len(found), found
@@ -257,7 +257,7 @@ worktree = "own"
 """
 
 
-def test_what_there_is_on_no_other_machine_is_a_fault_that_says_so() -> None:
+def test_a_key_that_other_machines_do_not_support_is_a_fault() -> None:
     assert [
         "9: task 'there' runs on 'box': `inherits` does not work across machines; use `needs`",
         "13: task 'back' should continue from task 'there', which runs on 'box': `inherits` does not "
@@ -267,7 +267,7 @@ def test_what_there_is_on_no_other_machine_is_a_fault_that_says_so() -> None:
     ] == faults(ELSEWHERE)
 
 
-def test_a_plan_whose_agent_is_elsewhere_has_its_tasks_there_and_its_commands_here() -> None:
+def test_a_plan_with_a_remote_agent_has_its_tasks_there_and_its_commands_here() -> None:
     text = 'agent = "claude@box"\n' + tasks('id = "a"\nprompt = "x"', 'id = "b"\nrun = "x"\ninherits = "a"')
 
     assert [

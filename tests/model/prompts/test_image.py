@@ -45,7 +45,7 @@ def test_kind_and_pixels_are_read_from_the_first_bytes(data: bytes, kind: str, p
 
 
 @pytest.mark.parametrize("data", [b"", b"#!/bin/sh", b"\x89PNG\r\n\x1a\n", b"<svg/>", b"RIFF", b"GIF89a"])
-def test_what_is_no_picture_is_refused(data: bytes) -> None:
+def test_an_invalid_picture_is_refused(data: bytes) -> None:
     with pytest.raises(UsageError, match=r"'x\.png' is no PNG, JPEG, GIF or WebP picture"):
         build_image("x.png", data)
 

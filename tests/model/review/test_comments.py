@@ -40,7 +40,7 @@ def test_a_comment_is_resolved_once_its_lines_changed_and_not_when_they_moved() 
     assert "resolved" == resolved(old, (*NOW, "gone")).state
 
 
-def test_a_person_resolves_a_comment_and_reopens_it_whatever_became_of_its_lines() -> None:
+def test_the_user_resolves_a_comment_and_reopens_it_after_any_change_of_its_lines() -> None:
     def states(*later: CommentMarked | CommentsSent | CommentWritten) -> tuple[str, str]:
         """With the commented lines as they were, and without them."""
         (logged,) = fold_comments([*written(FIRST), *later])
@@ -71,7 +71,7 @@ def test_the_prompt_has_file_line_hunk_and_text_of_each() -> None:
     assert "src/x.py:10 (removed lines)\n> -gone\nkeep it" in told
 
 
-def test_nothing_in_the_name_of_a_file_acts_on_the_agents_terminal() -> None:
+def test_no_control_character_in_a_file_name_reaches_the_terminal() -> None:
     (logged,) = fold_comments(written(msgspec.structs.replace(FIRST, file="a\n\x1b[201~b")))
 
     assert "\n\nab:2-3\n" in build_prompt([logged]).replace("a b", "ab")

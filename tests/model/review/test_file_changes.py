@@ -41,7 +41,7 @@ def of(name: str) -> FileChange:
     return next(file for file in split(DIFF) if file.name == name)
 
 
-def test_each_file_is_told_with_what_happens_to_it_and_its_lines() -> None:
+def test_each_file_is_listed_with_its_change_and_its_lines() -> None:
     told = [(file.name, file.added, file.removed, file.kind) for file in split(DIFF)]
 
     assert [

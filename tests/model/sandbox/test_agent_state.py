@@ -36,7 +36,7 @@ def session(mode: Mode, *events: Event) -> Session:
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
-def test_its_process_is_its_own_inside_and_what_stands_in_front_is_kept(mode: Mode) -> None:
+def test_its_process_is_the_guests_own_and_that_of_the_front_is_kept(mode: Mode) -> None:
     before, now = session(mode), session(mode, SEEN)
 
     assert (42, 44, 7.5) == (before.pid, now.pid, now.pid_started)
@@ -48,7 +48,7 @@ def test_its_process_is_its_own_inside_and_what_stands_in_front_is_kept(mode: Mo
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
-def test_it_stands_by_until_it_goes_on_whatever_its_screen_says(mode: Mode) -> None:
+def test_it_is_paused_until_it_is_resumed_whatever_its_screen_shows(mode: Mode) -> None:
     asleep = session(mode, READS, SEEN, ASLEEP, PRINTS)
     awake = apply(apply(asleep, AWAKE), SignalSeen(at=12.0, source="screen", value="idle"))
 
@@ -60,7 +60,7 @@ def test_it_stands_by_until_it_goes_on_whatever_its_screen_says(mode: Mode) -> N
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
-def test_on_disk_it_is_paused_and_goes_on_where_it_then_lives(mode: Mode) -> None:
+def test_on_disk_it_is_paused_to_disk_and_continues_where_it_is_restored(mode: Mode) -> None:
     """From memory it goes there by being awake; what stood in front of it is the same process all the while."""
     on_disk = SandboxPhaseChanged(at=12.0, phase=SandboxPhase.PAUSED, generation=0, tier="microvm", snapshot="abc")
     elsewhere = SandboxRuntime(pid=53, started=12.5, front=42)
@@ -77,14 +77,14 @@ def test_on_disk_it_is_paused_and_goes_on_where_it_then_lives(mode: Mode) -> Non
     assert SessionState.PAUSED is not awake.state
 
 
-def test_a_turn_after_it_was_woken_is_work() -> None:
+def test_a_turn_after_a_resume_is_work() -> None:
     assert SessionState.WORKING is session(Mode.SDK, SEEN, ASLEEP, AWAKE, TurnStarted(at=12.0)).state
     turn = (TurnStarted(at=4.0), TurnEnded(at=5.0, reason="done"))
     assert SessionState.STANDBY is session(Mode.SDK, SEEN, *turn, ASLEEP).state
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
-def test_its_end_is_its_sandboxs_and_the_next_one_is_looked_at_anew(mode: Mode) -> None:
+def test_its_end_is_that_of_its_sandbox_and_the_next_agent_is_examined_again(mode: Mode) -> None:
     ended = session(mode, SEEN, ASLEEP, SessionEnded(at=20.0, exit_code=0))
     again = apply(ended, SessionStarted(at=30.0, generation=2, mode=mode, pid=52))
 
@@ -98,7 +98,7 @@ def test_its_end_is_its_sandboxs_and_the_next_one_is_looked_at_anew(mode: Mode) 
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SDK])
-def test_what_the_clock_ends_is_no_crash_and_what_ends_by_itself_may_be_one(mode: Mode) -> None:
+def test_an_end_by_the_timer_is_no_crash_and_an_end_by_itself_may_be_one(mode: Mode) -> None:
     to_end = SandboxPhaseChanged(
         at=19.0, phase=SandboxPhase.EXPIRED, step="intended", generation=0, why="not used for 30 min"
     )
@@ -111,14 +111,14 @@ def test_what_the_clock_ends_is_no_crash_and_what_ends_by_itself_may_be_one(mode
 
 
 @pytest.mark.parametrize("step", [SandboxPhase.PAUSING, SandboxPhase.RESUMING])
-def test_what_is_only_intended_changes_no_state(step: SandboxPhase) -> None:
+def test_an_intended_step_changes_no_state(step: SandboxPhase) -> None:
     going = SandboxPhaseChanged(at=9.0, phase=step, step="intended", held=True, generation=0)
 
     assert SessionState.IDLE is session(Mode.TMUX, SEEN, READS, going).state
     assert SessionState.STANDBY is session(Mode.TMUX, SEEN, READS, ASLEEP, going).state
 
 
-def test_its_life_begins_with_its_sandbox_and_use_is_counted_from_what_was_noted() -> None:
+def test_its_lifetime_starts_with_its_sandbox_and_use_is_counted_from_the_logged_time() -> None:
     known = session(Mode.SDK, SEEN).sandbox_state
     used = session(
         Mode.SDK, SEEN, SandboxPhaseChanged(at=9.0, phase=SandboxPhase.RUNNING, generation=0, used_at=8.0)

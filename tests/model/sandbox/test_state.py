@@ -49,7 +49,7 @@ MADE = (
 )
 
 
-def test_a_session_that_is_to_be_confined_says_so_before_anything_happened() -> None:
+def test_a_session_with_a_requested_sandbox_shows_it_before_any_event() -> None:
     assert "jail" == session().sandbox
     assert session().sandbox_state is None
 
@@ -68,7 +68,9 @@ def test_a_session_that_is_to_be_confined_says_so_before_anything_happened() -> 
         (SandboxPhase.EXPIRED, False, SessionState.ENDED),
     ],
 )
-def test_an_interpreter_has_the_state_of_its_sandbox(phase: SandboxPhase, held: bool, state: SessionState) -> None:
+def test_the_state_of_an_interpreter_session_follows_from_its_sandboxs_phase(
+    phase: SandboxPhase, held: bool, state: SessionState
+) -> None:
     now = session(*MADE, moved(phase, held=held))
 
     assert (phase.value, state) == (now.phase, now.state)
@@ -82,7 +84,7 @@ def test_a_checkpoint_changes_no_state_and_only_the_end_that_was_reached_is_the_
     assert SessionState.IDLE is session(*MADE, moved(SandboxPhase.EXPIRED, intended=True)).state
 
 
-def test_a_sandbox_that_is_gone_says_why_before_its_session_does() -> None:
+def test_a_lost_sandbox_gives_the_reason_before_its_session_does() -> None:
     """Its host may die in between."""
     over = session(*MADE, moved(SandboxPhase.EXPIRED, why="not used for 30 min"))
     never = session(moved(SandboxPhase.CREATING, intended=True), moved(SandboxPhase.EXPIRED, why="there is no room"))
@@ -91,7 +93,7 @@ def test_a_sandbox_that_is_gone_says_why_before_its_session_does() -> None:
     assert (SessionState.ENDED, "there is no room", True) == (never.state, never.end_why, never.crashed)
 
 
-def test_after_its_end_only_a_new_sandbox_brings_a_session_back() -> None:
+def test_after_its_end_only_a_new_sandbox_restores_a_session() -> None:
     ended = session(*MADE, SessionEnded(at=4.0, exit_code=0), moved(SandboxPhase.EXPIRED))
 
     assert SessionState.ENDED is apply(ended, moved(SandboxPhase.RUNNING)).state
@@ -135,14 +137,14 @@ def test_one_in_the_place_of_a_lost_one_has_no_longer_life_and_one_begun_again_i
     assert (500.0, None) == (again.sandbox_state.born_at, again.sandbox_state.runtime)
 
 
-def test_what_was_lost_once_is_still_told_later() -> None:
+def test_an_earlier_loss_is_reported_later() -> None:
     now = session(*MADE, moved(SandboxPhase.RUNNING, lost="its variables are lost"), moved(SandboxPhase.RUNNING))
 
     assert now.sandbox_state is not None
     assert "its variables are lost" == now.sandbox_state.lost
 
 
-def test_a_proof_and_figures_are_of_one_sandbox_and_go_with_it() -> None:
+def test_a_proof_and_figures_belong_to_one_sandbox_and_are_dropped_with_it() -> None:
     seen = session(*MADE, ConfinementSeen(at=5.0, ok=True), SandboxMeasured(at=5.0, memory_bytes=9))
     assert seen.sandbox_state is not None
     assert seen.sandbox_state.confinement is not None
@@ -154,7 +156,7 @@ def test_a_proof_and_figures_are_of_one_sandbox_and_go_with_it() -> None:
     assert (None, None) == (another.confinement, another.usage)
 
 
-def test_a_sandbox_that_nobody_can_look_into_is_there_and_not_called_proven_unless_it_is_gone() -> None:
+def test_a_sandbox_that_cannot_be_examined_exists_and_is_unproven_unless_it_is_gone() -> None:
     there = session(*MADE, ConfinementSeen(at=5.0, ok=True, is_proven=False, runtime=SandboxRuntime(front=7)))
     gone = session(*MADE, ConfinementSeen(at=5.0, ok=False, is_proven=False, mismatches=("its sandbox is gone",)))
 
@@ -178,7 +180,7 @@ def test_the_newest_checkpoints_are_named_and_all_are_counted() -> None:
     )
 
 
-def test_facts_of_a_session_without_a_sandbox_are_nothing_to_it() -> None:
+def test_events_of_a_session_without_a_sandbox_are_ignored() -> None:
     assert apply_sandbox_event(None, TurnStarted(at=1.0)) is None
     assert apply_sandbox_event(None, Checkpointed(at=1.0, checkpoint="c1")) is None
 
@@ -198,7 +200,7 @@ def test_only_intents_that_cannot_be_undone_wait_for_the_disk(fact: Event, wante
     assert wanted is must_be_on_disk(fact)
 
 
-def test_a_sandbox_is_known_to_sleep_once_that_was_confirmed() -> None:
+def test_a_sandbox_is_paused_once_that_was_confirmed() -> None:
     assert not SandboxState(phase=SandboxPhase.PAUSING, held=True).is_asleep
     assert SandboxState(phase=SandboxPhase.PERSISTING, is_intended=False, held=True).is_asleep
     assert not SandboxState(phase=SandboxPhase.PERSISTING, is_intended=True).is_asleep

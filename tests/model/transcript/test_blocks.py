@@ -40,11 +40,11 @@ def told(*events: Event) -> list[str]:
         ),
     ],
 )
-def test_phases_that_were_reached_are_told_and_steps_on_the_way_are_not(event: Event, words: list[str]) -> None:
+def test_completed_phases_are_shown_and_steps_in_between_are_not(event: Event, words: list[str]) -> None:
     assert words == told(event)
 
 
-def test_what_was_lost_stands_where_it_was_lost() -> None:
+def test_a_loss_is_shown_where_it_happened() -> None:
     lost = SandboxPhaseChanged(
         at=1, phase=SandboxPhase.RUNNING, why="the sandbox had ended", lost="its variables are lost"
     )
@@ -52,7 +52,7 @@ def test_what_was_lost_stands_where_it_was_lost() -> None:
     assert ["▣ sandbox resumed: the sandbox had ended", "! its variables are lost"] == told(lost)
 
 
-def test_nothing_foreign_in_it_can_write_on_the_screen() -> None:
+def test_no_foreign_text_can_write_on_the_screen() -> None:
     names = tuple(f"x\x1b[31m{n}" for n in range(20))
 
     [first, *rest] = told(Checkpointed(at=1, checkpoint="c1\x07", lost=names))

@@ -18,7 +18,7 @@ ACTS = st.one_of(
 
 
 @given(st.lists(st.integers(0, 4), min_size=MOST, max_size=MOST), st.integers(0, MOST), st.lists(ACTS, max_size=30))
-def test_whatever_was_measured_before_places_and_sums_are_right(
+def test_positions_and_sums_are_right_after_any_measurements(
     rows: list[int], blocks: int, acts: list[tuple[str, int, int]]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +52,7 @@ def _look(rows: list[int], blocks: int, acts: list[tuple[str, int, int]]) -> Non
     assert [sum(rows[at + 1 : blocks]) for at in range(blocks)] == [heights.below(at) for at in range(blocks)]
 
 
-def test_what_was_not_measured_counts_as_the_average() -> None:
+def test_an_unmeasured_block_counts_as_the_average() -> None:
     measured: list[int] = []
 
     def height(at: int) -> int:

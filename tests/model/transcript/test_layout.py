@@ -90,7 +90,7 @@ TURN = (
 )
 
 
-def test_what_is_taken_for_narrow_is_narrow() -> None:
+def test_a_character_treated_as_narrow_is_narrow() -> None:
     """For these no table of widths is loaded."""
     assert {1} == {wcswidth(character) for character in NARROW}
     assert not [character for character in NARROW if category(character)[0] == "M"]
@@ -130,7 +130,7 @@ def test_a_turn_reads_like_a_conversation() -> None:
     )
 
 
-def test_what_a_piece_of_text_is_stands_beside_it() -> None:
+def test_the_kind_of_each_text_is_kept_beside_it() -> None:
     styles = tokens(*TURN, width=200)
 
     expected = {
@@ -174,7 +174,7 @@ def test_a_tool_that_runs_has_no_result_yet_and_results_find_their_tool() -> Non
 
 
 @pytest.mark.parametrize(("lines", "hidden"), [(12, 0), (13, 0), (14, 2), (200, 188)])
-def test_a_long_output_is_cut_and_says_by_how_many_lines(lines: int, hidden: int) -> None:
+def test_a_long_output_is_cut_with_the_number_of_hidden_lines(lines: int, hidden: int) -> None:
     finished = ToolFinished(at=AT, call="1", output="\n".join(f"line {n}" for n in range(lines)) + "\n")
 
     text = shown(finished)
@@ -183,7 +183,7 @@ def test_a_long_output_is_cut_and_says_by_how_many_lines(lines: int, hidden: int
     assert lines == shown(finished, fold=False).count("line ")
 
 
-def test_a_very_long_line_of_output_says_how_much_is_hidden() -> None:
+def test_a_very_long_output_line_has_the_size_of_its_hidden_part() -> None:
     finished = ToolFinished(at=AT, call="1", output="x" * 5000)
 
     assert "… 4000 more characters" in shown(finished)
@@ -207,7 +207,7 @@ DIFF = """\
 """
 
 
-def test_a_diff_has_line_numbers_and_says_what_came_and_went() -> None:
+def test_a_diff_has_line_numbers_and_marks_added_and_removed_lines() -> None:
     events = (ToolStarted(at=AT, call="1", tool="Edit", title="f.py"), ToolFinished(at=AT, call="1", diff=DIFF))
 
     assert shown(*events) == (
@@ -262,7 +262,7 @@ def test_a_diff_with_wrong_counts_is_drawn_tabs_are_spaces_and_an_indented_word_
         (RequestSetAside(at=AT, request=R), "snoozed"),
     ],
 )
-def test_a_request_stands_with_how_it_was_answered(event: Event, told: str) -> None:
+def test_a_request_is_shown_with_its_answer(event: Event, told: str) -> None:
     opened = RequestOpened(at=AT, request=request(tool="Bash", title="git push", shown="git push"))
 
     assert shown(opened, NoticeRaised(at=AT, text="later"), event) == (
@@ -270,7 +270,7 @@ def test_a_request_stands_with_how_it_was_answered(event: Event, told: str) -> N
     )
 
 
-def test_an_edited_input_stands_as_a_diff_against_what_was_asked() -> None:
+def test_an_edited_input_is_shown_as_a_diff_against_the_requested_one() -> None:
     opened = RequestOpened(at=AT, request=request(tool="Bash", title="git push", shown="git push"))
     diff = of_inputs({"command": "git push -f", "timeout": 5}, {"command": "git push", "timeout": 5})
     answered = RequestAnswered(at=AT, request=R, decision=Decision.EDIT, input={"command": "git push"}, diff=diff)
@@ -284,7 +284,7 @@ def test_an_edited_input_stands_as_a_diff_against_what_was_asked() -> None:
     ]
 
 
-def test_of_a_long_diff_a_session_keeps_the_beginning() -> None:
+def test_the_beginning_of_a_long_diff_is_kept() -> None:
     long = "\n".join(f"+line {number}" for number in range(2000))
     session = created(Launch(session=S, name="docs", agent="claude", mode=Mode.SDK, backend="claude"), AT)
     for event in (
@@ -298,7 +298,7 @@ def test_of_a_long_diff_a_session_keeps_the_beginning() -> None:
     assert kept.endswith(f"… {len(long) - 4000:,} more characters")
 
 
-def test_a_question_shows_its_options_and_which_was_chosen() -> None:
+def test_a_question_shows_its_options_and_the_chosen_one() -> None:
     asked = request(RequestKind.QUESTION, title="Which?", shown="Which?", options=("red", "blue"))
     answered = RequestAnswered(at=AT, request=R, decision=Decision.CHOOSE, labels=("blue",))
 
@@ -307,7 +307,7 @@ def test_a_question_shows_its_options_and_which_was_chosen() -> None:
     )
 
 
-def test_a_request_stands_with_the_agents_reason_and_each_option_with_what_it_means() -> None:
+def test_a_request_is_shown_with_the_agents_reason_and_each_options_description() -> None:
     asked = request(
         RequestKind.QUESTION,
         title="Which?",
@@ -322,7 +322,7 @@ def test_a_request_stands_with_the_agents_reason_and_each_option_with_what_it_me
     )
 
 
-def test_a_request_is_shown_whole_with_what_is_hidden_and_without_secrets() -> None:
+def test_a_request_is_shown_whole_with_hidden_characters_and_without_secrets() -> None:
     command = "\n".join(f"echo {n}" for n in range(100)) + "\nrm \u202e ghp_" + "a1" * 20
     asked = request(tool="Bash", title="echo 0", shown=command)
 
@@ -367,7 +367,7 @@ def test_every_other_event_is_a_line_or_nothing(event: Event, text: str) -> None
 
 
 @pytest.mark.parametrize(("state", "is_said"), [(ReceiptState.LOST, True), (ReceiptState.SUBMITTED, False)])
-def test_a_prompt_that_was_lost_is_said(state: ReceiptState, is_said: bool) -> None:
+def test_a_lost_prompt_is_shown_as_lost(state: ReceiptState, is_said: bool) -> None:
     receipt = Receipt(id=ReceiptId("r"), session=S, state=state, text="do it", reason="the agent ended")
 
     assert ("! prompt lost: do it · the agent ended" if is_said else "") == shown(
@@ -383,14 +383,14 @@ def test_the_end_of_a_turn_fills_its_row_with_its_error_and_the_tokens_that_come
     assert "7 in, 8 out" in text.splitlines()[-1]
 
 
-def test_a_turn_lasts_from_its_own_beginning_whatever_it_takes_in_meanwhile() -> None:
+def test_a_turn_lasts_from_its_own_start_whatever_joins_it() -> None:
     own, taken_in, end = TurnStarted(at=AT), TurnStarted(at=AT + 5, prompt="hurry"), TurnEnded(at=AT + 7)
 
     assert "7.0 s" in shown(own, taken_in, end).splitlines()[-1]
     assert "2.0 s" in shown(own, SessionStarted(at=AT + 1), taken_in, end).splitlines()[-1]
 
 
-def test_text_that_is_being_written_stands_at_the_end_until_its_fact_comes() -> None:
+def test_streamed_text_is_shown_at_the_end_until_its_event_comes() -> None:
     whole = transcript(MessageWritten(at=AT, text="before"))
     view = whole.lines(40)
 
@@ -404,7 +404,7 @@ def test_text_that_is_being_written_stands_at_the_end_until_its_fact_comes() -> 
     assert ["  before", "", "  half a sentence."] == [line.text for line in view]
 
 
-def test_a_thought_that_ends_does_not_end_the_text_behind_it() -> None:
+def test_a_finished_thought_does_not_end_the_text_after_it() -> None:
     whole = transcript()
     whole.write("hm", thinking=True)
     whole.write("So")
@@ -415,7 +415,7 @@ def test_a_thought_that_ends_does_not_end_the_text_behind_it() -> None:
     assert 0 == len(whole.lines(40))
 
 
-def test_every_change_can_be_noticed() -> None:
+def test_every_change_is_detected() -> None:
     whole = transcript()
     numbers = [whole.changes]
     for event in TURN:
@@ -437,7 +437,7 @@ WRITTEN = dict.fromkeys(map(ord, "\u00ad\u200c\u200d\u200e\u200f"), "\ufffd")
 
 @given(nasty, st.integers(1, 40))
 @example("A\xadA", 1)
-def test_no_row_is_wider_than_asked_for_and_none_holds_what_acts_on_a_terminal(text: str, width: int) -> None:
+def test_no_row_is_wider_than_requested_and_none_has_control_characters(text: str, width: int) -> None:
     events = (
         TurnStarted(at=AT, prompt=text),
         MessageWritten(at=AT, text=text),
@@ -459,7 +459,7 @@ def test_no_row_is_wider_than_asked_for_and_none_holds_what_acts_on_a_terminal(t
 
 
 @given(nasty)
-def test_every_cleaned_text_comes_back_whole(text: str) -> None:
+def test_every_cleaned_text_is_preserved(text: str) -> None:
     """Nothing but white space is lost at the ends of rows, at any width."""
     expected = "".join(clean_block(text).split())
     for width in (9, 30, 5000):
@@ -468,7 +468,7 @@ def test_every_cleaned_text_comes_back_whole(text: str) -> None:
 
 
 @given(nasty)
-def test_of_a_message_only_the_marks_are_left_out(text: str) -> None:
+def test_only_the_marks_of_a_message_are_left_out(text: str) -> None:
     marks = str.maketrans("", "", "`*_#~<>!-+•│| 0123456789.):─┼\\[]xX☐☒▣")
     rows = transcript(MessageWritten(at=AT, text=text)).lines(5000)
 
@@ -478,7 +478,7 @@ def test_of_a_message_only_the_marks_are_left_out(text: str) -> None:
 
 @pytest.mark.parametrize("sign", ["e\u0301\u0302", "☺\ufe0f", "👩\u200d💻", "का", "漢"], ids=ascii)
 @pytest.mark.parametrize("width", range(11, 17))
-def test_what_belongs_together_stays_in_one_row(sign: str, width: int) -> None:
+def test_parts_that_belong_together_stay_in_one_row(sign: str, width: int) -> None:
     rows = transcript(ThoughtWritten(at=AT, text=sign * 20)).lines(width)[0:]
 
     assert {sign} == {piece for row in rows for piece in re.split(f"({sign})", row.text[2:]) if piece}
@@ -499,7 +499,7 @@ def long_session(events: int = LONG) -> Transcript:
     return whole
 
 
-def test_a_hundred_thousand_events_open_at_their_end_without_being_drawn() -> None:
+def test_a_hundred_thousand_events_open_at_their_end_without_rendering_all() -> None:
     whole = long_session()
     view = whole.lines(80)
 
@@ -512,7 +512,7 @@ def test_a_hundred_thousand_events_open_at_their_end_without_being_drawn() -> No
     assert 0.9 < view.estimate / (len(whole.blocks) * 2.5) < 1.1
 
 
-def test_it_is_measured_in_portions_and_every_row_can_be_reached() -> None:
+def test_the_text_is_measured_in_portions_and_every_row_can_be_reached() -> None:
     whole = long_session(10_000)
     view = whole.lines(80)
     assert not view.measure(100)
@@ -545,7 +545,7 @@ MIXED = st.lists(
 
 
 @given(MIXED, MIXED, st.integers(-60, 60), st.integers(-60, 60), st.integers(1, 30))
-def test_whatever_was_looked_at_before_it_is_the_same_as_drawn_anew(
+def test_after_any_scrolling_the_result_is_the_same_as_a_new_rendering(
     first: list[Event], second: list[Event], start: int, stop: int, width: int
 ) -> None:
     whole = transcript(*first)
@@ -577,7 +577,7 @@ def test_no_width_is_narrower_than_one_wide_character(width: int) -> None:
     assert ["·", "a", "漢"] == [line.text.strip() for line in rows]
 
 
-def test_views_of_other_widths_do_not_end_an_old_one() -> None:
+def test_views_of_other_widths_do_not_invalidate_an_old_one() -> None:
     whole = transcript(ToolStarted(at=AT, call="1", tool="Bash", title="ls"))
     view = whole.lines(40)
     assert "● Bash ls …" == view[-1].text

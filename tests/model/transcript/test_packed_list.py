@@ -36,7 +36,7 @@ def test_items_are_read_replaced_and_counted_wherever_they_are() -> None:
             packed[at]
 
 
-def test_a_text_that_is_no_unicode_stays_as_it_is() -> None:
+def test_a_text_that_is_not_unicode_is_unchanged() -> None:
     packed = PackedList(Block)
     odd = Block(events.UnknownEvent(at=1.0, raw="\udcff"))
     packed.append(odd)

@@ -60,7 +60,7 @@ def output(name: str, text: str) -> ToolFinished:
 # Code.
 
 
-def test_code_is_coloured_by_its_language_and_its_text_stays_as_it_is() -> None:
+def test_code_is_coloured_by_its_language_and_its_text_is_unchanged() -> None:
     lines = ["def f(x):  # why", '    return "a" + str(1)', ""]
     rows = syntax.highlight(lines, "py")
 
@@ -85,13 +85,13 @@ def test_every_language_that_is_known_can_be_coloured(language: str) -> None:
     [(["x = 1"], "klingon"), (["x = 1" * 100], "py"), (["x = 1"] * 2000, "py")],
     ids=["not known", "a long line", "much of it"],
 )
-def test_code_that_would_take_long_or_is_not_known_has_one_colour(lines: list[str], language: str) -> None:
+def test_slow_or_unknown_code_has_one_colour(lines: list[str], language: str) -> None:
     tokens = {token for row in syntax.highlight(lines, language) for _, token in row}
 
     assert {Token.CODE_BLOCK} == tokens
 
 
-def test_the_code_blocks_of_a_message_can_be_told_apart() -> None:
+def test_the_code_blocks_of_a_message_are_distinguished() -> None:
     text = "one\n```py\na = 1\n```\ntwo\n~~~\n```\nb\n~~~\nthree\n```\nc"
 
     assert ["a = 1", "```\nb", "c"] == code_blocks(text)
@@ -129,7 +129,7 @@ def test_the_colours_of_output_are_kept_as_styles() -> None:
         ("8", Token.OUTPUT),
     ],
 )
-def test_every_way_to_say_a_colour_is_one_of_six_hues(parameters: str, token: Token) -> None:
+def test_every_way_to_write_a_colour_gives_one_of_six_hues(parameters: str, token: Token) -> None:
     assert [[("x", token)]] == ansi_lines(f"\x1b[{parameters}mx", Token.OUTPUT)
 
 
@@ -145,7 +145,7 @@ def test_every_way_to_say_a_colour_is_one_of_six_hues(parameters: str, token: To
         "a\r\x1b[31mb\x08c",
     ],
 )
-def test_nothing_but_colours_is_left_of_sequences(text: str) -> None:
+def test_only_colours_of_sequences_are_kept(text: str) -> None:
     rows = ansi_lines(text, Token.OUTPUT)
 
     whole = "\n".join("".join(piece for piece, _ in row) for row in rows)
@@ -157,7 +157,7 @@ def test_nothing_but_colours_is_left_of_sequences(text: str) -> None:
 # Sub-agents.
 
 
-def test_what_a_sub_agent_does_stands_below_its_call_and_further_right() -> None:
+def test_work_of_a_sub_agent_is_indented_below_its_call() -> None:
     events = (
         call("task-1", "look around"),
         said("I look.", "task-1"),
@@ -211,7 +211,7 @@ def test_what_a_sub_agent_does_stands_below_its_call_and_further_right() -> None
     assert folded == shown(whole)
 
 
-def test_a_sub_agents_sub_agent_stands_further_right_and_never_too_far() -> None:
+def test_a_sub_agents_sub_agent_is_indented_further_and_never_too_far() -> None:
     events = [call("task-0", "0"), *(call(f"task-{n}", str(n), f"task-{n - 1}") for n in range(1, 30))]
 
     whole = transcript(*events)
@@ -223,7 +223,7 @@ def test_a_sub_agents_sub_agent_stands_further_right_and_never_too_far() -> None
     assert all(len(row) <= 10 for row in shown(whole, 10))
 
 
-def test_the_work_of_a_sub_agent_that_holds_what_is_searched_is_opened() -> None:
+def test_the_work_of_a_sub_agent_with_a_match_is_unfolded() -> None:
     whole = transcript(call("task-0", "0"), call("task-1", "1", "task-0"), said("the needle", "task-1"), said("end"))
     search = TranscriptSearch(whole, "needle")
     search.scan(10)
@@ -235,7 +235,7 @@ def test_the_work_of_a_sub_agent_that_holds_what_is_searched_is_opened() -> None
 SUBTASK = SubtaskChanged(at=0, id="t", call="task-0", title="look", job="agent", in_background=True)
 
 
-def test_a_sub_agent_shows_its_state_and_what_it_has_used_beside_its_call() -> None:
+def test_a_sub_agent_shows_its_state_and_usage_beside_its_call() -> None:
     begun = (call("task-0", "look"), SUBTASK)
     running = replace(SUBTASK, tokens=1502, tools=1, text="Running ls")
     ended = replace(running, state="done", tokens=15_220, tools=2, duration_s=83.0)
@@ -280,7 +280,7 @@ def test_a_fold_is_opened_and_folded_again() -> None:
     assert folded == shown(whole)
 
 
-def test_what_hides_nothing_has_no_fold() -> None:
+def test_a_block_without_hidden_rows_has_no_fold() -> None:
     whole = transcript(call("a", "seq"), output("a", "short"), said(LONG))
 
     assert not whole.toggle(0)
@@ -292,7 +292,7 @@ def test_what_hides_nothing_has_no_fold() -> None:
 TABLE = "| Name | Size | What |\n|:--|--:|:-:|\n| `a` \\| b | 1 | **x** |\n| 漢字 | 1,000 |\n"
 
 
-def test_a_table_stands_in_columns_with_its_words_on_their_sides() -> None:
+def test_a_table_is_in_columns_with_its_cells_aligned() -> None:
     rows = shown(transcript(said(f"Look:\n{TABLE}and on")))
 
     assert [
@@ -305,7 +305,7 @@ def test_a_table_stands_in_columns_with_its_words_on_their_sides() -> None:
     ] == rows
 
 
-def test_long_cells_of_a_table_go_on_below() -> None:
+def test_long_cells_of_a_table_continue_below() -> None:
     text = f"| a | b |\n|---|---|\n| {'word ' * 20} | {'long ' * 20} |"
     rows = shown(transcript(said(text)), 40)
 
@@ -319,7 +319,7 @@ def test_long_cells_of_a_table_go_on_below() -> None:
     ["| a |\n|---|\n| 1 | 2 |", "| a | b |\n|---|\n| 1 |", "|a|b|\n| c | d |", "a | b", "| " * 60 + "\n" + "|-" * 60],
     ids=["too many cells", "another head", "no columns told", "one line", "no room"],
 )
-def test_what_is_no_table_or_would_lose_something_stays_as_it_was_written(text: str) -> None:
+def test_text_that_is_no_table_or_would_lose_a_part_is_unchanged(text: str) -> None:
     rows = shown(transcript(said(text)))
 
     assert "".join(text.split()) == "".join("".join(rows).split())
@@ -367,7 +367,7 @@ def test_a_long_prompt_is_folded_too() -> None:
     assert ["  pasted 4999", "  ▴ collapse"] == shown(whole)[-2:]
 
 
-def test_a_thought_is_whole_while_it_is_written_and_where_little_would_be_hidden() -> None:
+def test_a_thought_is_whole_while_it_is_streamed_and_when_little_would_be_hidden() -> None:
     text = "\n".join(f"guess {n}" for n in range(40))
     whole = transcript(ThoughtWritten(at=0.0, text="I wonder about it. " * 55))
     assert not whole.toggle(0)
@@ -390,7 +390,7 @@ def test_words_within_a_folded_thought_are_found_and_shown() -> None:
 # Places.
 
 
-def test_a_row_is_found_by_its_place_and_a_place_by_its_row() -> None:
+def test_a_row_is_found_by_its_position_and_a_position_by_its_row() -> None:
     whole = transcript(*(said(f"message {number}\nin two rows") for number in range(50)))
     whole.write("and this is being written")
     lines = whole.lines(WIDTH)
@@ -404,7 +404,7 @@ def test_a_row_is_found_by_its_place_and_a_place_by_its_row() -> None:
 
 
 @given(st.lists(st.sampled_from(("notice", "message", "nothing")), max_size=12), st.data())
-def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.DataObject) -> None:
+def test_the_cursor_moves_from_row_to_row_in_order(kinds: list[str], data: st.DataObject) -> None:
     """However little was drawn before; blocks without rows are walked over, and nobody walks out of it."""
     facts: dict[str, Event] = {
         "notice": NoticeRaised(at=0.0, text="n"),
@@ -425,7 +425,7 @@ def test_one_walks_from_row_to_row_as_they_stand(kinds: list[str], data: st.Data
     assert (paths[-1] if paths else RowPosition(0, 0)) == fresh.lines(WIDTH).last
 
 
-def test_turns_and_prompts_are_known() -> None:
+def test_turns_and_prompts_are_located() -> None:
     def moved(state: ReceiptState, prompt: str = "") -> ReceiptChanged:
         receipt = Receipt(id=ReceiptId("s-r1"), session=SessionId("s"), state=state, text="first")
         return ReceiptChanged(at=0.0, receipt=receipt, prompt=prompt)
@@ -484,7 +484,7 @@ def test_words_are_found_upwards_and_downwards_whatever_their_case() -> None:
     assert search.below(RowPosition(40, 3), lines) is None
 
 
-def test_a_search_goes_on_in_portions_and_follows_what_comes() -> None:
+def test_a_search_proceeds_in_portions_and_includes_new_text() -> None:
     whole = transcript(said("a needle"), *(said("hay") for _ in range(99)))
     search = TranscriptSearch(whole, "needle")
     search.scan(50)
@@ -502,7 +502,7 @@ def test_a_search_goes_on_in_portions_and_follows_what_comes() -> None:
     assert [0, 100, 101] == search.matches
 
 
-def test_words_that_go_on_in_the_next_row_and_words_in_a_fold_are_found() -> None:
+def test_matches_across_two_rows_and_in_a_fold_are_found() -> None:
     whole = transcript(
         said("a " * 28 + "split words here"), call("a", "seq"), output("a", LONG), NoticeRaised(at=0.0, text="x")
     )
@@ -517,7 +517,7 @@ def test_words_that_go_on_in_the_next_row_and_words_in_a_fold_are_found() -> Non
     assert "line 77" in lines.block(found.block)[found.row].text
 
 
-def test_what_is_found_is_told_apart() -> None:
+def test_matches_are_marked() -> None:
     line = TextLine((("one Nee", Token.TEXT), ("dle two needle", Token.CODE)))
 
     assert (
@@ -529,7 +529,7 @@ def test_what_is_found_is_told_apart() -> None:
     ) == marked(line, TranscriptSearch(Transcript(), "NEEDLE").query).spans
 
 
-def test_what_no_row_shows_is_found_nowhere_however_often_it_is_there() -> None:
+def test_text_that_no_row_shows_is_never_found() -> None:
     whole = transcript(*(said("``` hidden") for _ in range(200)), said("``` hidden\n```\nnot hidden"))
     lines = whole.lines(WIDTH)
     search = TranscriptSearch(whole, "```")

@@ -74,7 +74,7 @@ def shown(asked: Request, known: tuple[str, ...] = ()) -> str:
     return "\n".join(rows(asked, 2000, known))
 
 
-def test_a_command_has_its_lines_as_written_broken_at_operators_only() -> None:
+def test_a_command_keeps_its_lines_and_is_wrapped_at_operators_only() -> None:
     line = "cd build && make -j 4 release | tee 'a; b'; ls\nrm -rf $(a | b) &"
     expected = ["  cd build", "    && make -j 4 release", "    | tee 'a; b'", "    ; ls␤", "  rm -rf $(a | b) &"]
 
@@ -116,12 +116,12 @@ def test_a_long_line_continues_below_with_a_mark_and_an_argv_has_one_element_a_l
         ("", []),
     ],
 )
-def test_a_command_is_split_where_a_person_would(line: str, parts: list[tuple[int, str]]) -> None:
+def test_a_command_is_split_as_a_user_would(line: str, parts: list[tuple[int, str]]) -> None:
     assert parts == split_command(line)
 
 
 @given(st.text(alphabet="abc '\"\\$()`;|&<>\n\t#", max_size=40))
-def test_nothing_but_blanks_is_left_out_of_a_command(line: str) -> None:
+def test_only_blanks_are_left_out_of_a_command(line: str) -> None:
     kept = "".join(part for _, part in split_command(line))
 
     assert line.replace(" ", "").replace("\t", "") == kept.replace(" ", "").replace("\t", "")
@@ -139,17 +139,17 @@ def test_nothing_but_blanks_is_left_out_of_a_command(line: str) -> None:
         ("a &&  b", [(0, "a"), (1, "&&  b")]),
     ],
 )
-def test_blanks_that_are_not_the_usual_one_stay(line: str, parts: list[tuple[int, str]]) -> None:
+def test_unusual_blanks_stay(line: str, parts: list[tuple[int, str]]) -> None:
     assert parts == split_command(line)
 
 
-def test_two_different_commands_never_look_the_same() -> None:
+def test_two_different_commands_never_look_equal() -> None:
     for one, other in combinations(HOSTILE, 2):
         assert shown(command("x", one)) != shown(command("x", other)), (one, other)
 
 
 @pytest.mark.parametrize("line", HOSTILE)
-def test_nothing_on_a_card_acts_on_the_terminal(line: str) -> None:
+def test_no_control_character_of_a_card_reaches_the_terminal(line: str) -> None:
     for width in (20, 80):
         assert all(row.isprintable() for row in rows(command("x", line), width))
 
@@ -183,7 +183,7 @@ def test_an_edit_stands_as_a_diff_with_line_numbers_and_shows_once_what_that_doe
     assert "replace_all" in shown(asked)
 
 
-def test_a_plan_reads_as_markdown_and_is_whole() -> None:
+def test_a_plan_is_rendered_as_markdown_and_is_whole() -> None:
     text = "## Steps\n\n1. Move **the parser**\n\n```sh\nmake \u202e all\n```\n" + "word " * 40 + "end"
     asked = plan("x", shown=text, input={"plan": text, "allowed": "tests"})
     lines = sheet(asked).rows(40)
@@ -203,7 +203,7 @@ def test_a_question_does_not_show_its_own_input_again() -> None:
     assert "SQLite needs no server" in shown(asked)
 
 
-def test_answers_that_stand_nowhere_else_are_in_the_text_with_their_notes() -> None:
+def test_answers_that_are_shown_nowhere_else_are_in_the_text_with_their_notes() -> None:
     asked = question("x", option_notes=("", "heavy", ""))
     text = "\n".join(line.text for line in sheet(asked).rows(80, with_options=True))
 
@@ -227,7 +227,7 @@ def test_a_tool_without_a_command_shows_all_of_its_input() -> None:
     assert '"a"' in text
 
 
-def test_secrets_are_not_shown_and_counted() -> None:
+def test_secrets_are_counted_and_not_shown() -> None:
     asked = command("x", f"curl -H 'Authorization: Bearer {KEY}' --password hunter2hunter2")
     told = sheet(asked, ("hunter2hunter2",))
 

@@ -38,7 +38,7 @@ def test_all_of_the_code_is_shown_as_it_was_written() -> None:
     ]
 
 
-def test_what_it_printed_stands_below_with_how_it_ended() -> None:
+def test_the_output_is_below_the_code_with_its_end() -> None:
     rows = told(began(tool="bash", code="false"), ended("no\n", 3, at=14.0))
 
     assert "● bash ✗ exit 3 · 4.0 s" in rows
@@ -64,7 +64,7 @@ def test_long_code_is_folded_and_can_be_opened() -> None:
     assert "  x39 = 39" in [line.text for line in transcript.lines(60)]
 
 
-def test_the_codes_that_ran_are_told_each_once_the_last_one_last() -> None:
+def test_each_run_code_is_listed_once_the_latest_last() -> None:
     transcript = Transcript()
     for number, code in enumerate(("a", "b", "a")):
         transcript.add(began(code, call=str(number)))
@@ -72,7 +72,7 @@ def test_the_codes_that_ran_are_told_each_once_the_last_one_last() -> None:
     assert ["b", "a"] == codes(transcript.blocks)
 
 
-def test_a_tool_of_an_agent_that_is_called_like_an_interpreter_stays_a_tool() -> None:
+def test_a_tool_named_like_an_interpreter_stays_a_tool() -> None:
     rows = told(ToolStarted(at=0.0, call="1", tool="python", title="manage.py", input='{"args": []}'))
 
     assert "● python manage.py …" in rows
@@ -92,5 +92,5 @@ def test_code_can_be_copied_whole_and_found_by_its_later_lines() -> None:
     assert CaseFoldedText("range(3)") == search.query
 
 
-def test_code_never_acts_on_the_terminal() -> None:
+def test_no_control_character_of_code_reaches_the_terminal() -> None:
     assert not any("\x1b" in row for row in told(began("print('\x1b[2J')"), ended("\x1b]0;x\x07")))

@@ -70,7 +70,7 @@ def test_a_result_is_folded_by_the_kind_of_its_tool_with_a_count(tool: str, head
     assert rows == shown(whole)
 
 
-def test_an_error_is_shown_whatever_its_tool_and_a_command_has_its_exit_code() -> None:
+def test_an_error_is_shown_for_any_tool_and_a_command_has_its_exit_code() -> None:
     assert ["● Read x ✗", "  ⎿ no such file"] == shown(used("Read", ok=False, output="no such file"))[:2]
     assert "● shell x ✗ · exit code 3" == shown(used("shell", ok=False, output="no", exit_code=3))[0]
 
@@ -91,7 +91,7 @@ def asked(shown_diff: str) -> tuple[Event, ...]:
     )
 
 
-def test_a_change_that_was_asked_for_and_made_is_drawn_once() -> None:
+def test_a_change_that_was_requested_and_made_is_shown_once() -> None:
     whole = transcript(*asked(DIFF.replace("@@ -9,3 +9,3 @@", "@@ -1,3 +1,3 @@")))
     rows = shown(whole)
 
@@ -103,7 +103,7 @@ def test_a_change_that_was_asked_for_and_made_is_drawn_once() -> None:
     assert 2 == sum("+new" in row for row in shown(whole))
 
 
-def test_a_change_that_differs_from_what_was_asked_for_is_drawn_beside_it() -> None:
+def test_a_change_that_differs_from_the_requested_one_is_shown_beside_it() -> None:
     rows = shown(transcript(*asked(DIFF.replace("+new", "+newer"))))
 
     assert (1, 1) == (sum(row.endswith("+new") for row in rows), sum("+newer" in row for row in rows))

@@ -18,7 +18,7 @@ def kasmon(can_jail: None, fork_server: ForkServer) -> Iterator[Cli]:
     line.close()
 
 
-def test_an_agent_cannot_confirm_what_a_sandbox_gets(kasmon: Cli) -> None:
+def test_an_agent_cannot_confirm_the_files_of_a_sandbox(kasmon: Cli) -> None:
     lead = start_lead(kasmon)
     (kasmon.home / "log-in").write_text("secret\n")
     with kasmon.paths.config_file.open("a") as config:

@@ -56,7 +56,7 @@ def test_only_the_notes_can_be_written_to(made: AgentContextFiles) -> None:
     assert "" == made.notes.read_text()
 
 
-def test_ctx_prints_the_context_and_notes_what_the_agent_says(
+def test_ctx_prints_the_context_and_logs_the_agents_report(
     made: AgentContextFiles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KASMON_NONCE", "n")
@@ -69,13 +69,15 @@ def test_ctx_prints_the_context_and_notes_what_the_agent_says(
     assert ("kasmon.ctx", "", "for tea", "n") == (note["event"], note["done"], note["waiting"], note["nonce"])
 
 
-def test_other_commands_are_refused_and_note_nothing(made: AgentContextFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_commands_and_unknown_words_are_refused_and_log_nothing(
+    made: AgentContextFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for words in (["ls"], [], ["ctx", "--answer", "x"], ["ctx", "--waiting"]):
         assert 2 == said(made, monkeypatch, *words), words
     assert "" == made.notes.read_text()
 
 
-def test_the_context_is_what_its_plan_wrote_with_who_it_is(here: Paths) -> None:
+def test_the_context_is_that_of_its_plan_with_its_identity(here: Paths) -> None:
     alone = msgspec.json.decode(context(here, LAUNCH))
     assert ("docs", 3, "jail") == (alone["name"], alone["task"], alone["sandbox"])
 

@@ -28,7 +28,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_copy_lies_below_the_home_as_it_does_outside_and_is_its_owners_alone(home: Path, outside: Path) -> None:
+def test_a_copy_is_below_the_home_at_the_same_path_and_private(home: Path, outside: Path) -> None:
     files = [
         CopiedFile(source="~/.agent/login"),
         CopiedFile(source="~/.agent/none"),
@@ -47,7 +47,7 @@ def test_a_copy_lies_below_the_home_as_it_does_outside_and_is_its_owners_alone(h
     assert [] == [path for path in home.rglob("*") if path.is_file()]
 
 
-def test_a_link_that_stands_where_a_copy_goes_is_replaced_and_one_on_the_way_refused(home: Path, outside: Path) -> None:
+def test_a_link_at_the_target_is_replaced_and_one_in_its_path_refused(home: Path, outside: Path) -> None:
     mine = outside / "mine"
     mine.write_text("whole")
     (home / ".agent").mkdir()

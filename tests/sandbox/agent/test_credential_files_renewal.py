@@ -56,7 +56,7 @@ def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Handover:
     return Handover(tmp_path)
 
 
-def test_tokens_that_were_renewed_inside_are_brought_back_for_its_owner_alone(over: Handover) -> None:
+def test_tokens_renewed_in_the_guest_are_copied_back_private(over: Handover) -> None:
     over.copy.write_text(json.dumps(renewed()))
 
     assert "which was copied back" in over.ended()
@@ -64,7 +64,7 @@ def test_tokens_that_were_renewed_inside_are_brought_back_for_its_owner_alone(ov
     assert 0o600 == stat.S_IMODE(over.outside.stat().st_mode)
 
 
-def test_a_log_in_that_is_a_link_outside_is_renewed_where_it_leads(over: Handover) -> None:
+def test_a_login_file_that_is_a_link_is_renewed_at_its_target(over: Handover) -> None:
     real = over.outside.with_name("real.json")
     over.outside.rename(real)
     over.outside.symlink_to(real)
@@ -75,7 +75,7 @@ def test_a_log_in_that_is_a_link_outside_is_renewed_where_it_leads(over: Handove
     assert renewed() == json.loads(real.read_text())
 
 
-def test_what_is_as_it_was_is_not_worth_a_word(over: Handover) -> None:
+def test_an_unchanged_file_is_not_reported(over: Handover) -> None:
     before = over.outside.stat().st_ino
 
     assert "" == over.ended()
@@ -96,7 +96,7 @@ def test_what_is_as_it_was_is_not_worth_a_word(over: Handover) -> None:
         ([], "a field other than tokens and times changed"),
     ],
 )
-def test_what_is_more_than_a_renewal_stays_inside_and_is_told(over: Handover, now: Any, why: str) -> None:
+def test_a_change_beyond_a_renewal_stays_in_the_guest_and_is_reported(over: Handover, now: Any, why: str) -> None:
     over.copy.write_text(json.dumps(now))
     told = over.ended()
 
@@ -106,14 +106,14 @@ def test_what_is_more_than_a_renewal_stays_inside_and_is_told(over: Handover, no
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff" * 9, b"[" * 100_000])
-def test_what_cannot_be_read_stays_inside(over: Handover, content: bytes) -> None:
+def test_an_unreadable_file_stays_in_the_guest(over: Handover, content: bytes) -> None:
     over.copy.write_bytes(content)
 
     assert "cannot be read" in over.ended()
     assert OLD == json.loads(over.outside.read_text())
 
 
-def test_one_that_changed_outside_meanwhile_is_left_as_it_is(over: Handover) -> None:
+def test_a_file_that_changed_outside_meanwhile_is_left_alone(over: Handover) -> None:
     """Its own agent, or the end of another sandbox, was faster."""
     theirs = renewed(accessToken="of-another")
     over.outside.write_text(json.dumps(theirs))
@@ -123,7 +123,7 @@ def test_one_that_changed_outside_meanwhile_is_left_as_it_is(over: Handover) -> 
     assert theirs == json.loads(over.outside.read_text())
 
 
-def test_one_that_is_gone_outside_is_not_made_again(over: Handover) -> None:
+def test_a_file_removed_outside_is_not_created_again(over: Handover) -> None:
     over.outside.unlink()
     over.copy.write_text(json.dumps(renewed()))
 
@@ -131,7 +131,7 @@ def test_one_that_is_gone_outside_is_not_made_again(over: Handover) -> None:
     assert not over.outside.exists()
 
 
-def test_no_link_or_pipe_inside_is_followed_or_waited_for(over: Handover, tmp_path: Path) -> None:
+def test_no_link_or_pipe_in_the_guest_is_followed_or_read(over: Handover, tmp_path: Path) -> None:
     mine = tmp_path / "mine.json"
     mine.write_text(json.dumps(renewed()))
     puts: list[Callable[[], None]] = [lambda: over.copy.symlink_to(mine), lambda: os.mkfifo(over.copy), over.copy.mkdir]
@@ -147,7 +147,7 @@ def test_no_link_or_pipe_inside_is_followed_or_waited_for(over: Handover, tmp_pa
     assert OLD == json.loads(over.outside.read_text())
 
 
-def test_a_file_that_is_no_log_in_by_its_profile_is_never_brought_back(over: Handover) -> None:
+def test_a_file_that_is_no_login_file_of_its_profile_is_never_copied_back(over: Handover) -> None:
     over.copy.write_text(json.dumps(renewed()))
 
     assert "" == over.ended(CopiedFile(source=LOGIN.source))

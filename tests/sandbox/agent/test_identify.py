@@ -25,7 +25,7 @@ def here(tmp_path: Path) -> Paths:
     return found
 
 
-def test_an_agent_without_a_jail_around_it_is_no_match(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_without_a_jail_is_no_match(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identify, "AGENT_START_S", 0.05)
     child = subprocess.Popen(["sleep", "60"])
     try:
@@ -39,7 +39,7 @@ def test_an_agent_without_a_jail_around_it_is_no_match(here: Paths, monkeypatch:
     assert "no sandbox" in found.mismatches[0]
 
 
-def test_one_that_has_ended_is_not_looked_at(here: Paths) -> None:
+def test_an_ended_agent_is_not_examined(here: Paths) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
 

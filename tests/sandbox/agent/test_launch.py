@@ -41,7 +41,7 @@ pytestmark = pytest.mark.sandboxes
 kasmon, workdir = pytest.fixture(lined), pytest.fixture(folder)
 
 
-def test_a_shell_inside_sees_its_folder_and_no_more_and_says_so_by_proof(kasmon: Cli, workdir: Path) -> None:
+def test_a_shell_in_a_jail_sees_only_its_folder_and_is_proven_to(kasmon: Cli, workdir: Path) -> None:
     (kasmon.home / "secret").write_text("mine")
     session = started(kasmon, workdir, "--env", "OWN=given")
     found = seen(kasmon, session)
@@ -92,7 +92,9 @@ def test_ctrl_c_resizing_and_exit_codes_are_as_without_a_jail(kasmon: Cli, workd
     until(lambda: not (Jail(kasmon.paths).host_folders.of(session) / "own").exists(), LIMIT_S, "all being cleared up")
 
 
-def test_it_is_found_again_after_its_host_was_killed_and_stops_with_all_it_started(kasmon: Cli, workdir: Path) -> None:
+def test_an_agent_is_found_again_after_its_host_was_killed_and_stopped_with_its_children(
+    kasmon: Cli, workdir: Path
+) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "setsid sleep 300 & echo be''gun")
@@ -110,7 +112,7 @@ def test_it_is_found_again_after_its_host_was_killed_and_stops_with_all_it_start
     until(lambda: not any(is_running(pid, born) for pid, born in family), LIMIT_S, "the end of all of them")
 
 
-def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Cli, workdir: Path) -> None:
+def test_its_home_survives_a_restart_and_is_removed_with_the_session(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "echo kept > ~/note; echo th''en")
@@ -127,7 +129,7 @@ def test_its_home_outlives_it_and_goes_when_it_is_forgotten(kasmon: Cli, workdir
     assert not Jail(kasmon.paths).host_folders.of(session).exists()
 
 
-def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Cli, workdir: Path) -> None:
+def test_ctx_works_in_the_guest_and_reports_the_reason_of_waiting(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir, "--task", "3", "--wave", "2")
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "clear; kasmon ctx --json; kasmon ctx --waiting 'for tea'; kasmon ls; echo th''en")
@@ -145,7 +147,7 @@ def test_ctx_works_inside_and_says_what_it_waits_for(kasmon: Cli, workdir: Path)
     assert "Read-only file system" in shows(kasmon, session, "then")
 
 
-def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Cli, workdir: Path) -> None:
+def test_an_unused_agent_is_paused_and_a_prompt_resumes_it_first(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
@@ -167,7 +169,7 @@ def test_it_sleeps_when_nobody_uses_it_and_a_prompt_wakes_it_first(kasmon: Cli, 
     assert 0 == kasmon("stop", session).code
 
 
-def test_it_runs_on_while_its_host_cannot_use_tmux(kasmon: Cli, workdir: Path) -> None:
+def test_an_agent_keeps_running_while_its_host_cannot_use_tmux(kasmon: Cli, workdir: Path) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     agent = session_of(kasmon, session).pid
@@ -183,7 +185,7 @@ def test_it_runs_on_while_its_host_cannot_use_tmux(kasmon: Cli, workdir: Path) -
     assert (agent, True) == (session_of(kasmon, session).pid, is_running(agent, born))
 
 
-def test_what_works_does_not_sleep_and_what_sleeps_is_woken_by_hand(kasmon: Cli, workdir: Path) -> None:
+def test_a_working_agent_is_not_paused_and_a_paused_one_is_resumed_by_hand(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 600, "auto_resume = false\n")
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
@@ -212,7 +214,7 @@ def test_the_scripted_agent_runs_in_its_terminal_and_is_refused_structured(kasmo
     shows(kasmon, session, "hello from inside")
 
 
-def test_any_program_runs_inside_and_one_that_is_not_there_is_told(kasmon: Cli, workdir: Path) -> None:
+def test_any_program_runs_in_a_jail_and_a_missing_one_is_reported(kasmon: Cli, workdir: Path) -> None:
     done = kasmon(
         "new", "mine", "--sandbox", "jail", "--dir", str(workdir), "--", "/usr/bin/env", "sh", "-c", "id -u; exit 3"
     )
@@ -222,7 +224,7 @@ def test_any_program_runs_inside_and_one_that_is_not_there_is_told(kasmon: Cli, 
     assert "1000" in kasmon("read", session).out
 
 
-def test_a_structured_agent_is_inside_and_ends_with_its_host(kasmon: Cli, workdir: Path, shared: Path) -> None:
+def test_a_structured_agent_runs_in_the_jail_and_ends_with_its_host(kasmon: Cli, workdir: Path, shared: Path) -> None:
     agent = shared / "agent.py"
     agent.write_text(ACP)
     agent.chmod(0o644)
@@ -271,7 +273,7 @@ variable = "OUTSIDE"
     assert 0 == kasmon(*words[:1], "other", *words[2:]).code  # what was agreed to once is not asked for again
 
 
-def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmon: Cli, workdir: Path) -> None:
+def test_its_credentials_are_a_copy_that_is_removed_at_its_end(kasmon: Cli, workdir: Path) -> None:
     """Of a log-in, what was renewed there is not lost with it."""
     (kasmon.home / "login").write_text("token-of-a-test")
     (kasmon.home / "tokens").write_text('{"refresh_token": "one"}')
@@ -292,7 +294,9 @@ def test_what_it_was_handed_is_its_own_copy_and_is_taken_away_when_it_ends(kasmo
     until(lambda: "which was copied back" in str(facts(kasmon, session, NoticeRaised)), LIMIT_S, "a word of that")
 
 
-def test_to_hibernate_it_pauses_its_sandbox_unless_it_works_and_a_prompt_resumes_it(kasmon: Cli, workdir: Path) -> None:
+def test_hibernation_pauses_its_sandbox_unless_the_agent_works_and_a_prompt_resumes_it(
+    kasmon: Cli, workdir: Path
+) -> None:
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
     found = seen(kasmon, session)
@@ -319,7 +323,7 @@ def test_to_hibernate_it_pauses_its_sandbox_unless_it_works_and_a_prompt_resumes
     assert seen(kasmon, session).ok
 
 
-def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Cli, workdir: Path) -> None:
+def test_attaching_to_a_paused_agent_resumes_it(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
@@ -329,7 +333,7 @@ def test_whoever_sits_down_at_one_that_sleeps_finds_it_awake(kasmon: Cli, workdi
     assert SessionState.IDLE is session_of(kasmon, session).state
 
 
-def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Cli, workdir: Path, shared: Path) -> None:
+def test_a_plans_task_runs_in_its_jail(kasmon: Cli, workdir: Path, shared: Path) -> None:
     agent = shared / "agent.py"
     agent.write_text(ACP.replace('result = {"stopReason"', 'open("made", "w").close(); result = {"stopReason"'))
     agent.chmod(0o644)
@@ -352,7 +356,7 @@ def test_a_plans_task_runs_in_the_jail_that_it_names(kasmon: Cli, workdir: Path,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_rm_names_the_copy_in_which_it_worked_and_leaves_nothing_else_of_it(kasmon: Cli, tmp_path: Path) -> None:
+def test_rm_names_the_copy_with_the_work_and_leaves_nothing_else(kasmon: Cli, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir(mode=0o700)
     session = started(kasmon, tmp_path / "work")
     until_state(kasmon, session, SessionState.IDLE)

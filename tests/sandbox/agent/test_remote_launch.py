@@ -34,7 +34,7 @@ class LodgerContract:
     def kasmon(self, fork_server: ForkServer) -> Iterator[Cli]:
         yield from lodged(fork_server, self.tier)
 
-    def test_its_conversation_goes_on_after_its_memory_was_on_disk_and_after_all_around_it_was_killed(
+    def test_its_conversation_continues_after_its_memory_was_on_disk_and_after_everything_was_killed(
         self, kasmon: Cli, workdir: Path
     ) -> None:
         session = begun(kasmon, self.tier, workdir)
@@ -122,7 +122,9 @@ in_both = pytest.mark.parametrize("tier", ["microvm", "e2b"], indirect=True)
 
 
 @in_both
-def test_a_structured_agent_keeps_its_pipes_after_memory_was_on_disk(kasmon: Cli, tier: Tier, workdir: Path) -> None:
+def test_a_structured_agent_continues_on_its_pipes_after_its_memory_was_on_disk(
+    kasmon: Cli, tier: Tier, workdir: Path
+) -> None:
     program = workdir / "agent.py"
     program.write_text(ACP)
     configured(kasmon, '[agents.mine]\nprogram = "/usr/bin/python3"\nacp = ["agent.py"]\n')
@@ -136,7 +138,7 @@ def test_a_structured_agent_keeps_its_pipes_after_memory_was_on_disk(kasmon: Cli
     assert 1 == session_of(kasmon, session).generation
 
 
-def test_at_a_service_it_is_paused_once_by_the_clock_and_a_prompt_wakes_it(
+def test_at_a_service_it_is_paused_once_by_the_timer_and_a_prompt_resumes_it(
     kasmon_there: Cli, at_service: Served, workdir: Path
 ) -> None:
     """Both of the clock's steps are one there: its memory is kept at once."""
@@ -158,7 +160,7 @@ def test_at_a_service_it_is_paused_once_by_the_clock_and_a_prompt_wakes_it(
     assert [(SandboxPhase.PAUSED, False), (SandboxPhase.RUNNING, False), (SandboxPhase.PAUSED, False)] == moved[-3:]
 
 
-def test_one_that_the_service_has_no_more_ends_and_says_so_and_its_next_start_has_its_home(
+def test_a_sandbox_that_the_service_lost_ends_with_a_report_and_the_next_start_has_its_home(
     kasmon_there: Cli, at_service: Served, workdir: Path
 ) -> None:
     kasmon = kasmon_there
@@ -195,7 +197,7 @@ def test_a_shell_knows_its_terminal_and_the_output_of_a_short_command_stays(kasm
     assert "one tmux-256color" in shows(kasmon, session, "two")
 
 
-def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmon: Cli, workdir: Path) -> None:
+def test_the_timer_pauses_it_then_writes_it_to_disk_and_a_prompt_resumes_it(kasmon: Cli, workdir: Path) -> None:
     configured(kasmon, "[session]\nstandby_after_seconds = 0.5\nidle_timeout_seconds = 3")
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.STANDBY)
@@ -209,7 +211,9 @@ def test_the_clock_puts_it_to_sleep_and_then_to_disk_and_a_prompt_wakes_it(kasmo
     shows(kasmon, session, "woken")
 
 
-def test_unusable_memory_ends_the_agent_says_so_and_its_next_start_has_its_home(kasmon: Cli, workdir: Path) -> None:
+def test_an_unusable_memory_ends_the_agent_with_a_report_and_the_next_start_has_its_home(
+    kasmon: Cli, workdir: Path
+) -> None:
     session = begun(kasmon, "microvm", workdir, agent="shell")
     until_state(kasmon, session, SessionState.IDLE)
     kasmon("send", session, "echo kept > ~/note; kasmon ctx --waiting 'for tea'; echo th''en")
@@ -234,7 +238,7 @@ def test_unusable_memory_ends_the_agent_says_so_and_its_next_start_has_its_home(
 
 
 @handed
-def test_one_that_was_handed_secrets_is_not_put_to_disk_and_that_is_told(
+def test_an_agent_with_secrets_is_not_written_to_disk_and_that_is_reported(
     kasmon: Cli, workdir: Path, config: str, words: tuple[str, ...]
 ) -> None:
     configured(kasmon, f"[agents.shell]\n{config}\n")
@@ -252,7 +256,7 @@ def test_one_that_was_handed_secrets_is_not_put_to_disk_and_that_is_told(
 
 
 @handed
-def test_one_that_was_handed_secrets_is_never_paused_at_a_service_and_ends_instead(
+def test_an_agent_with_secrets_is_never_paused_at_a_service_and_ends_instead(
     kasmon_there: Cli, at_service: Served, workdir: Path, config: str, words: tuple[str, ...]
 ) -> None:
     kasmon = kasmon_there

@@ -91,7 +91,7 @@ def filled(folder: Path) -> None:
     (folder / "sub" / ".GIT").write_text("also git's own")
 
 
-def test_all_that_is_in_a_folder_comes_back_as_it_was(workspace: Path, points: CheckpointStore) -> None:
+def test_all_files_of_a_folder_are_restored_unchanged(workspace: Path, points: CheckpointStore) -> None:
     filled(workspace)
     before = seen(workspace)
     first = points.create(str(workspace), 1, "before", SavedInterpreters())
@@ -135,7 +135,9 @@ def test_the_commit_of_a_turn_holds_its_files(workspace: Path, points: Checkpoin
     assert b"" == run_git(points, "fsck", "--strict", "--no-dangling")
 
 
-def test_a_link_is_kept_as_a_link_and_never_followed(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
+def test_a_link_is_stored_as_a_link_and_never_followed(
+    workspace: Path, points: CheckpointStore, tmp_path: Path
+) -> None:
     (tmp_path / "outside").write_text("not yours")
     (workspace / "link").symlink_to(tmp_path / "outside")
     (workspace / "folder").symlink_to("/etc")
@@ -148,7 +150,7 @@ def test_a_link_is_kept_as_a_link_and_never_followed(workspace: Path, points: Ch
     assert {"link": ("link", str(tmp_path / "outside")), "folder": ("link", "/etc")} == seen(tmp_path / "fork")
 
 
-def test_a_path_swapped_for_a_link_leads_nowhere(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
+def test_a_path_replaced_by_a_link_leads_nowhere(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
     """The folder is looked at first and read later; in between its writer is quick."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "f").write_text("not yours")
@@ -168,7 +170,7 @@ def test_a_path_swapped_for_a_link_leads_nowhere(workspace: Path, points: Checkp
     assert {"d/f", "g"} == {each.path for each in left}
 
 
-def test_what_is_no_file_is_named_and_never_opened(workspace: Path, points: CheckpointStore) -> None:
+def test_a_special_file_is_named_and_never_opened(workspace: Path, points: CheckpointStore) -> None:
     os.mkfifo(workspace / "pipe")
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as bound:
         os.chdir(workspace)
@@ -184,7 +186,7 @@ def test_what_is_no_file_is_named_and_never_opened(workspace: Path, points: Chec
     assert 1 == point.size_bytes
 
 
-def test_nothing_of_the_folder_or_of_this_machine_runs(
+def test_no_program_of_the_folder_or_of_this_machine_runs(
     workspace: Path, points: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Filters, hooks, file watchers and attributes; in the folder's repository and in this user's own config."""
@@ -239,7 +241,7 @@ def test_the_guards_of_the_test_before_are_needed(tmp_path: Path) -> None:
     assert canary.exists()
 
 
-def test_what_did_not_change_is_not_read_again(
+def test_unchanged_files_are_not_read_again(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
@@ -254,7 +256,7 @@ def test_what_did_not_change_is_not_read_again(
     assert [first.id, second.id] == [each.id for each in points.all()]
 
 
-def test_a_change_that_keeps_size_and_time_is_seen(workspace: Path, points: CheckpointStore) -> None:
+def test_a_change_that_keeps_size_and_time_is_detected(workspace: Path, points: CheckpointStore) -> None:
     (workspace / "f").write_text("aaa")
     settled(workspace)
     points.create(str(workspace), 1, "before", SavedInterpreters())
@@ -265,7 +267,7 @@ def test_a_change_that_keeps_size_and_time_is_seen(workspace: Path, points: Chec
     assert "-aaa" in points.diff(1)
 
 
-def test_another_process_goes_on_with_the_same_checkpoints(workspace: Path, points: CheckpointStore) -> None:
+def test_another_process_continues_with_the_same_checkpoints(workspace: Path, points: CheckpointStore) -> None:
     (workspace / "f").write_text("1\n")
     first = points.create(str(workspace), 1, "before", SAVED)
     again = CheckpointStore(points.folder)
@@ -293,7 +295,9 @@ def test_a_turn_that_changed_nothing_has_an_empty_diff(workspace: Path, points: 
         points.diff(3)
 
 
-def test_a_long_diff_says_it_is_cut(workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_diff_is_cut_and_marked(
+    workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(object_store, "LONGEST_DIFF", 1000)
     points.create(str(workspace), 1, "before", SavedInterpreters())
     (workspace / "f").write_text("line\n" * 100_000)
@@ -312,7 +316,7 @@ def test_a_long_diff_says_it_is_cut(workspace: Path, points: CheckpointStore, mo
         (ScanBounds(seconds=-1), "can be scanned"),
     ],
 )
-def test_a_folder_with_too_much_in_it_is_refused_and_what_was_kept_stays(
+def test_a_folder_with_too_much_content_is_refused_and_earlier_checkpoints_stay(
     workspace: Path, tmp_path: Path, bounds: ScanBounds, why: str
 ) -> None:
     (workspace / "f").write_text("1")
@@ -330,7 +334,7 @@ def test_a_folder_with_too_much_in_it_is_refused_and_what_was_kept_stays(
     assert why in restored.why_not
 
 
-def test_a_folder_as_deep_as_can_be_is_named_where_it_ends(workspace: Path, points: CheckpointStore) -> None:
+def test_an_extremely_deep_folder_is_named_at_its_limit(workspace: Path, points: CheckpointStore) -> None:
     here = os.open(workspace, os.O_RDONLY)
     for _ in range(scan.MAX_DEPTH + 20):
         os.mkdir("d", dir_fd=here)
@@ -343,7 +347,7 @@ def test_a_folder_as_deep_as_can_be_is_named_where_it_ends(workspace: Path, poin
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_a_file_that_is_closed_to_its_reader_is_named() -> None:
+def test_an_unreadable_file_is_named() -> None:
     """As nobody, who may not read what its owner closed."""
     with tempfile.TemporaryDirectory(prefix="kc-", dir="/tmp") as name:
         workspace = Path(name, "workspace")
@@ -384,7 +388,7 @@ def as_nobody(act: Callable[[], str]) -> str:
     return said
 
 
-def test_a_file_that_changes_while_it_is_read_is_kept_and_named(
+def test_a_file_that_changes_while_it_is_read_is_stored_and_named(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace / "log").write_bytes(b"x" * 1000)
@@ -406,7 +410,7 @@ def test_a_file_that_changes_while_it_is_read_is_kept_and_named(
 
 
 @pytest.mark.parametrize("step", ["unpack", "exchange"])
-def test_a_restoring_that_fails_leaves_all_as_it_was(
+def test_a_failed_restore_leaves_everything_unchanged(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     (workspace / "f").write_text("1")
@@ -425,7 +429,7 @@ def test_a_restoring_that_fails_leaves_all_as_it_was(
     assert [] == [path.name for path in workspace.parent.iterdir() if path.name.startswith(".kasmon")]
 
 
-def test_a_restoring_of_which_cannot_be_noted_how_far_it_is_leaves_all_as_it_was(
+def test_a_restore_that_cannot_log_its_progress_leaves_everything_unchanged(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace / "f").write_text("1")
@@ -448,7 +452,7 @@ def test_a_restoring_of_which_cannot_be_noted_how_far_it_is_leaves_all_as_it_was
 
 
 @pytest.mark.parametrize("moved", range(5))
-def test_a_restoring_whose_process_dies_is_finished_by_the_next_one(
+def test_a_restore_whose_process_died_is_completed_by_the_next_one(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
     """Two old things go out and two new ones come in: it dies before each of these steps, and after the last."""
@@ -490,7 +494,7 @@ def test_a_fork_is_a_folder_of_its_own(workspace: Path, points: CheckpointStore,
         points.fork("c9", str(tmp_path / "other"))
 
 
-def test_what_was_damaged_is_not_put_back(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
+def test_damaged_content_is_not_restored(workspace: Path, points: CheckpointStore, tmp_path: Path) -> None:
     (workspace / "f").write_text("1")
     point = points.create(str(workspace), 1, "after", SAVED)
     (points.folder / "state" / point.state).write_bytes(b"broken")
@@ -506,7 +510,7 @@ def test_what_was_damaged_is_not_put_back(workspace: Path, points: CheckpointSto
     assert {"f"} == set(seen(workspace))
 
 
-def test_content_that_is_another_one_is_not_put_back(workspace: Path, points: CheckpointStore) -> None:
+def test_content_that_does_not_match_its_digest_is_not_restored(workspace: Path, points: CheckpointStore) -> None:
     """git itself gives out whatever it finds under a name."""
     (workspace / "f").write_text("mine")
     (workspace / "g").write_text("evil")
@@ -541,7 +545,9 @@ def test_a_file_that_changed_within_a_tick_of_the_clock_is_read_again() -> None:
     assert ["new", "old"] == sorted(find_unread(seen, None)[1])
 
 
-def test_the_oldest_are_dropped_and_freed(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_are_dropped_and_their_space_is_freed(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "TIDY_AFTER", 3)
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=2))
     for turn in range(6):
@@ -557,7 +563,7 @@ def test_the_oldest_are_dropped_and_freed(workspace: Path, tmp_path: Path, monke
     assert 3 == len(list((tmp_path / "c" / "state").iterdir()))
 
 
-def test_on_a_disk_that_is_too_full_the_older_half_goes(workspace: Path, tmp_path: Path) -> None:
+def test_on_a_nearly_full_disk_the_older_half_is_dropped(workspace: Path, tmp_path: Path) -> None:
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(bytes=450_000))
     for turn in range(5):
         (workspace / "f").write_bytes(os.urandom(100_000))
@@ -569,7 +575,9 @@ def test_on_a_disk_that_is_too_full_the_older_half_goes(workspace: Path, tmp_pat
     points.restore("c1", str(workspace))
 
 
-def test_what_dropped_checkpoints_share_stays(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_a_dropped_checkpoint_shared_stays(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that only changed times has its contents from the one before it."""
     monkeypatch.setattr(module, "TIDY_AFTER", 1)
     points = CheckpointStore(tmp_path / "c", limits=RetentionLimits(newest=1))
@@ -586,7 +594,9 @@ def test_what_dropped_checkpoints_share_stays(workspace: Path, tmp_path: Path, m
     assert ["c1", "c4"] == [each.id for each in points.all()]
 
 
-def test_at_the_end_of_a_session_its_memory_goes_and_its_files_stay(workspace: Path, points: CheckpointStore) -> None:
+def test_at_the_end_of_a_session_its_memory_is_gone_and_its_files_stay(
+    workspace: Path, points: CheckpointStore
+) -> None:
     (workspace / "f").write_text("1")
     point = points.create(str(workspace), 1, "after", SAVED)
     points.purge_memory()
@@ -600,7 +610,7 @@ def test_at_the_end_of_a_session_its_memory_goes_and_its_files_stay(workspace: P
     assert not points.folder.exists()
 
 
-def test_without_git_nothing_is_kept_and_that_is_said(
+def test_without_git_no_checkpoint_is_stored_and_that_is_reported(
     workspace: Path, points: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -609,7 +619,7 @@ def test_without_git_nothing_is_kept_and_that_is_said(
     assert () == points.all()
 
 
-def test_a_workspace_that_is_a_link_is_not_looked_at(tmp_path: Path, points: CheckpointStore) -> None:
+def test_a_workspace_that_is_a_link_is_not_read(tmp_path: Path, points: CheckpointStore) -> None:
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(SandboxError, match="cannot be read"):
         points.create(str(tmp_path / "link"), 1, "after", SavedInterpreters())
@@ -622,7 +632,7 @@ def run_git(points: CheckpointStore, *words: str) -> bytes:
     return done.stdout
 
 
-def test_what_somebody_writes_to_as_memory_is_read_whatever_its_times_are() -> None:
+def test_a_file_that_may_be_memory_mapped_is_read_for_any_times() -> None:
     quiet = ManifestEntry(FILE, 0o644, 1, 10, 10, 7, "blob")
     before = Manifest(10**12, {"a": quiet, "b": quiet._replace(inode=8)})
     seen = {path: entry._replace(blob="") for path, entry in before.files.items()}

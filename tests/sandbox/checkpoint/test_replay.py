@@ -36,7 +36,7 @@ LOG: list[Event] = [
 ]
 
 
-def test_each_run_has_its_end_and_the_files_that_were_kept_after_it() -> None:
+def test_each_run_has_its_end_and_the_files_stored_after_it() -> None:
     assert (
         ReplayedRun(at=1.0, interpreter="python", code="x = 1", exit_code=0, turn=1, commit="aaa"),
         ReplayedRun(at=1.0, interpreter="bash", code="false", exit_code=1, turn=1, commit="aaa"),
@@ -55,7 +55,7 @@ def test_what_leads_to_a_checkpoint_ends_there_and_has_none_of_an_agents_own_too
     assert () == find_runs([mine, ToolStarted(at=1.0, call="2", tool="Read", input='{"code": "x"}')], nothing)
 
 
-def test_a_code_that_is_longer_than_a_fact_is_whole() -> None:
+def test_a_code_longer_than_an_event_is_whole() -> None:
     code = "x = 1\n" * 100_000
     whole = msgspec.json.encode({"code": code}).decode()
     cut = fitted(ran("1", "python", code)[0])

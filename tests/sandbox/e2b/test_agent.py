@@ -95,7 +95,7 @@ def lodge(service: Served, shared: Path) -> Iterator[Callable[..., Lodged]]:
         yield made
 
 
-def test_its_folders_go_in_before_a_line_come_out_at_rest_and_before_its_end(
+def test_its_folders_are_uploaded_before_a_connection_and_fetched_at_rest_before_its_end_is_reported(
     lodge: Callable[..., Lodged],
 ) -> None:
     one = lodge()
@@ -117,7 +117,7 @@ def test_its_folders_go_in_before_a_line_come_out_at_rest_and_before_its_end(
     assert () == launch_spec.pop_differences(one.home.parent)
 
 
-def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not_inside(
+def test_its_timeout_is_extended_while_a_client_is_connected_and_the_key_is_not_in_the_guest(
     lodge: Callable[..., Lodged], service: Served
 ) -> None:
     one = lodge()
@@ -129,7 +129,7 @@ def test_its_time_is_prolonged_while_somebody_is_joined_to_it_and_the_key_is_not
     assert service.access.key == one.program_launch.front["E2B_API_KEY"]
 
 
-def test_one_that_is_paused_is_resumed_by_its_id_and_what_it_did_last_is_here(
+def test_a_paused_one_is_resumed_by_its_id_in_the_same_process_and_its_last_work_is_here(
     lodge: Callable[..., Lodged],
 ) -> None:
     one = lodge()
@@ -147,7 +147,7 @@ def test_one_that_is_paused_is_resumed_by_its_id_and_what_it_did_last_is_here(
     one.until(lambda: one.said.count("new") == 2)
 
 
-def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files_here_where_nobody_uses_it(
+def test_an_agent_with_credentials_is_not_paused_and_ends_unused_with_its_files_here(
     lodge: Callable[..., Lodged], service: Served
 ) -> None:
     one = lodge(timeout_s=2, credentials=(Credential(name="TOKEN", variable="OUR_TOKEN"),))
@@ -167,7 +167,7 @@ def test_one_that_was_handed_something_is_not_paused_and_is_ended_with_its_files
         one.tier.resume(one.policy, runtime, PauseResult(held=False))
 
 
-def test_a_template_that_has_something_where_an_agents_folder_is_to_be_is_refused(lodge: Callable[..., Lodged]) -> None:
+def test_a_template_with_a_file_at_an_agents_folder_is_refused(lodge: Callable[..., Lodged]) -> None:
     one = lodge()
     with pytest.raises(SandboxError, match="its template has something at '/usr/share'"):
         one.tier.create_for_agent(SandboxPolicy(session=ME, tier="e2b", workspace="/usr/share"), one.program_launch)

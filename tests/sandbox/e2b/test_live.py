@@ -67,7 +67,9 @@ def ran(runtime: SandboxRuntime, interpreter: Interpreter, code: str, **more: st
         return inside.run(interpreter, code, timeout_s=60, variables=more)
 
 
-def test_what_the_service_pauses_keeps_files_and_processes(tier: E2b, policy: Callable[..., SandboxPolicy]) -> None:
+def test_a_sandbox_that_the_service_paused_continues_with_files_variables_and_processes(
+    tier: E2b, policy: Callable[..., SandboxPolicy]
+) -> None:
     """Twice: at the service files were lost by the second pause once (e2b-dev/E2B#884). A copy has all of it too."""
     mine, other = policy(), policy()
     runtime = tier.create(mine)
@@ -92,7 +94,9 @@ def test_what_the_service_pauses_keeps_files_and_processes(tier: E2b, policy: Ca
     assert "42 kept\n" == ran(runtime, "python", "print(x, open('file').read())").stdout
 
 
-def test_a_run_streams_has_its_own_variables_and_finds_changes(tier: E2b, policy: Callable[..., SandboxPolicy]) -> None:
+def test_a_run_streams_has_its_own_variables_and_reads_changes_made_here(
+    tier: E2b, policy: Callable[..., SandboxPolicy]
+) -> None:
     mine = policy()
     runtime = tier.create(mine)
     heard: list[str] = []
@@ -107,7 +111,9 @@ def test_a_run_streams_has_its_own_variables_and_finds_changes(tier: E2b, policy
     assert "here" == ran(runtime, "bash", "cat edited").stdout
 
 
-def test_it_reaches_allowed_hosts_and_only_we_reach_its_ports(tier: E2b, policy: Callable[..., SandboxPolicy]) -> None:
+def test_it_reaches_its_allowed_hosts_and_its_ports_are_reached_only_from_here(
+    tier: E2b, policy: Callable[..., SandboxPolicy]
+) -> None:
     mine = policy(hosts=("example.com",))
     runtime = tier.create(mine)
     asks = "curl -sS -m 10 -o /dev/null -w '%{{http_code}}' https://{}"
@@ -130,7 +136,7 @@ def test_it_reaches_allowed_hosts_and_only_we_reach_its_ports(tier: E2b, policy:
         urllib.request.urlopen(f"https://{sandbox.get_host(8123)}", timeout=20)
 
 
-def test_its_time_is_extended_during_a_run_and_a_lost_one_is_made_again(
+def test_its_timeout_is_extended_during_a_run_and_a_lost_one_is_replaced(
     policy: Callable[..., SandboxPolicy],
 ) -> None:
     mine, facts = policy(), list[Event]()

@@ -109,7 +109,7 @@ def keep(service: Served) -> Iterator[Callable[..., Host]]:
         yield made
 
 
-def test_it_is_made_so_that_the_service_pauses_it_and_use_wakes_it(keep: Callable[..., Host]) -> None:
+def test_it_is_created_so_that_the_service_pauses_it_and_use_resumes_it(keep: Callable[..., Host]) -> None:
     host = keep()
     host.next().arrive()
 
@@ -139,7 +139,7 @@ def test_a_turn_of_several_runs_is_paused_once_and_not_between_them(keep: Callab
     )  # fmt: skip
 
 
-def test_another_process_goes_on_with_what_is_paused_by_its_id_alone(keep: Callable[..., Host]) -> None:
+def test_another_process_resumes_a_paused_sandbox_by_its_id_alone(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -154,7 +154,7 @@ def test_another_process_goes_on_with_what_is_paused_by_its_id_alone(keep: Calla
     assert "43 /tmp\n" == heir.run("bash", "echo $y $PWD").stdout
 
 
-def test_its_time_is_prolonged_while_a_run_goes_on_and_not_after(keep: Callable[..., Host]) -> None:
+def test_its_timeout_is_extended_during_a_run_and_not_after(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -168,7 +168,7 @@ def test_its_time_is_prolonged_while_a_run_goes_on_and_not_after(keep: Callable[
     assert {1200} == {told["timeout"] for told in host.served.asked("timeout")}
 
 
-def test_one_that_the_service_has_no_more_is_made_anew_and_that_is_told(keep: Callable[..., Host]) -> None:
+def test_a_sandbox_that_the_service_lost_is_replaced_and_that_is_reported(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -183,7 +183,7 @@ def test_one_that_the_service_has_no_more_is_made_anew_and_that_is_told(keep: Ca
     assert "False kept\n" == box.run("python", "print('x' in globals(), open('file').read())").stdout
 
 
-def test_variables_are_those_of_each_run_and_the_service_is_never_told_them(keep: Callable[..., Host]) -> None:
+def test_variables_are_those_of_each_run_and_never_sent_to_the_service(keep: Callable[..., Host]) -> None:
     """Connecting gives no variables back, so none is left to it."""
     host = keep()
     box = host.next()
@@ -196,7 +196,9 @@ def test_variables_are_those_of_each_run_and_the_service_is_never_told_them(keep
     assert CANARY not in str(host.served.asked("create")) + str(host.served.asked("start"))
 
 
-def test_credentials_are_out_before_memory_is_kept(keep: Callable[..., Host], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_removed_before_the_service_stores_its_memory(
+    keep: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OUR_TOKEN", CANARY)
     host = keep(
         credentials=(Credential(name="TOKEN", variable="OUR_TOKEN"),),
@@ -213,7 +215,7 @@ def test_credentials_are_out_before_memory_is_kept(keep: Callable[..., Host], mo
         assert "" == inside.run("bash", "cat /run/token", timeout_s=20).stdout
 
 
-def test_a_relay_that_dies_is_replaced_and_the_sandbox_is_the_same(keep: Callable[..., Host]) -> None:
+def test_a_relay_that_dies_is_replaced_and_the_sandbox_stays(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -229,7 +231,7 @@ def test_a_relay_that_dies_is_replaced_and_the_sandbox_is_the_same(keep: Callabl
     assert "42\n" == heir.run("python", "print(x)").stdout
 
 
-def test_one_whose_maker_died_before_it_could_note_it_is_ended_by_its_name(
+def test_a_sandbox_whose_creator_died_before_logging_it_is_ended_by_its_name(
     keep: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = keep()
@@ -250,7 +252,7 @@ def _dies(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_what_the_service_cannot_be_asked_about_is_not_said_to_be_gone(keep: Callable[..., Host]) -> None:
+def test_without_an_answer_of_the_service_a_sandbox_is_not_reported_as_gone(keep: Callable[..., Host]) -> None:
     host = keep()
     host.next().arrive()
     cut = E2b(access=msgspec.structs.replace(host.served.access, api="http://127.0.0.1:9"))
@@ -263,7 +265,7 @@ def test_what_the_service_cannot_be_asked_about_is_not_said_to_be_gone(keep: Cal
     assert [host.runtime.remote] == [each for each in _all(host) if each == host.runtime.remote]
 
 
-def test_while_the_service_cannot_be_reached_it_sleeps_on_with_its_memory(keep: Callable[..., Host]) -> None:
+def test_while_the_service_is_unreachable_it_stays_paused_with_its_memory(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -280,7 +282,9 @@ def test_while_the_service_cannot_be_reached_it_sleeps_on_with_its_memory(keep: 
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_a_copy_has_the_files_and_both_sleep_and_nothing_else_is_left_at_the_service(keep: Callable[..., Host]) -> None:
+def test_a_copy_has_the_files_and_both_are_paused_and_nothing_else_is_left_at_the_service(
+    keep: Callable[..., Host],
+) -> None:
     """That it has the memory too, `test_e2b_live.py` asks the real service."""
     host, other = keep(), SandboxPolicy(session=SessionId("zyxwvuts"), tier="e2b")
     box = host.next()
@@ -312,7 +316,7 @@ def test_a_copy_has_the_files_and_both_sleep_and_nothing_else_is_left_at_the_ser
         host.tier.forget(other)
 
 
-def test_a_copy_that_could_not_be_made_leaves_nothing_and_the_one_sleeps_on(keep: Callable[..., Host]) -> None:
+def test_a_failed_copy_leaves_nothing_and_the_original_stays_paused(keep: Callable[..., Host]) -> None:
     host, other = keep(), SandboxPolicy(session=SessionId("zyxwvuts"), tier="e2b")
     box = host.next()
     box.arrive()
@@ -330,7 +334,7 @@ def test_a_copy_that_could_not_be_made_leaves_nothing_and_the_one_sleeps_on(keep
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_whom_it_reaches_is_changed_while_it_runs_and_when_it_wakes(keep: Callable[..., Host]) -> None:
+def test_its_allowed_hosts_change_while_it_runs_and_when_it_resumes(keep: Callable[..., Host]) -> None:
     host = keep(hosts=("example.org",))
     box = host.next()
     box.arrive()
@@ -348,7 +352,7 @@ def test_whom_it_reaches_is_changed_while_it_runs_and_when_it_wakes(keep: Callab
     assert ["example.com", "example.net", "example.org"] == host.served.asked("network")[-1]["allowOut"]
 
 
-def test_what_was_made_between_runs_is_here_once_it_is_asked_to_be_level(keep: Callable[..., Host]) -> None:
+def test_files_made_between_runs_are_here_after_a_sync(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -369,7 +373,7 @@ def test_what_was_made_between_runs_is_here_once_it_is_asked_to_be_level(keep: C
     assert "late" == late.read_text()
 
 
-def test_a_port_inside_is_reached_and_one_where_nobody_listens_says_so(keep: Callable[..., Host]) -> None:
+def test_a_port_in_the_guest_is_reached_and_one_without_a_listener_is_reported(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -390,7 +394,7 @@ def test_a_port_inside_is_reached_and_one_where_nobody_listens_says_so(keep: Cal
         ports.connect(8124)
 
 
-def test_what_is_changed_here_is_seen_by_the_next_run_also_by_another_relay(keep: Callable[..., Host]) -> None:
+def test_a_change_here_is_read_by_the_next_run_also_through_another_relay(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -409,7 +413,7 @@ def test_what_is_changed_here_is_seen_by_the_next_run_also_by_another_relay(keep
     assert "while it slept\n" == box.run("bash", "echo $(cat new)").stdout
 
 
-def test_a_file_that_is_too_large_to_be_fetched_is_told_once_to_whoever_ran_the_code(keep: Callable[..., Host]) -> None:
+def test_a_file_too_large_to_be_fetched_is_reported_once_to_the_caller_of_the_run(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -424,7 +428,7 @@ def test_a_file_that_is_too_large_to_be_fetched_is_told_once_to_whoever_ran_the_
 WRONG = [{"status": 500, "times": 9}, {"status": 429, "times": 9}, {"status": 200, "half": True, "times": 9}]
 
 
-def test_what_the_service_answers_wrongly_is_no_end_and_no_claim(keep: Callable[..., Host]) -> None:
+def test_a_wrong_answer_of_the_service_is_no_end(keep: Callable[..., Host]) -> None:
     """It neither wakes nor is it lost; it sleeps on, and wakes once the service does what it should."""
     host = keep()
     box = host.next()
@@ -454,7 +458,7 @@ def test_what_the_service_answers_wrongly_is_no_end_and_no_claim(keep: Callable[
     assert "lost" not in host.told()
 
 
-def test_what_fails_around_a_run_is_tried_again_and_the_run_is_not(keep: Callable[..., Host]) -> None:
+def test_a_failure_around_a_run_is_retried_and_the_run_is_not(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -468,7 +472,7 @@ def test_what_fails_around_a_run_is_tried_again_and_the_run_is_not(keep: Callabl
     assert "2\n" == (folder / "count").read_text()
 
 
-def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(service: Served) -> None:
+def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_gives_a_next_step(service: Served) -> None:
     tier = E2b(access=service.access)
     for status, said in ((429, "too many"), (401, "E2B_API_KEY"), (500, "")):
         service.fails("/sandboxes", status=status, times=9)
@@ -480,7 +484,7 @@ def test_a_sandbox_that_the_service_refuses_leaves_nothing_and_says_what_to_do(s
     assert not (user_paths().state / "e2b" / ME).exists()
 
 
-def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
+def test_on_a_full_disk_none_is_created_and_that_is_reported() -> None:
     tier = E2b(access=calls.ServiceAccess(key="key", api="http://127.0.0.1:9"))
     with full_disk(), pytest.raises(SandboxError, match="cannot record the service's sandbox of"):
         tier.create(SandboxPolicy(session=ME))
@@ -488,7 +492,7 @@ def test_on_a_full_disk_none_is_made_and_that_is_told() -> None:
     assert not (user_paths().state / "e2b" / ME / "record.json").exists()
 
 
-def test_on_a_full_disk_nothing_that_it_holds_is_lost(keep: Callable[..., Host]) -> None:
+def test_on_a_full_disk_no_data_in_the_sandbox_is_lost(keep: Callable[..., Host]) -> None:
     host = keep()
     box = host.next()
     box.arrive()
@@ -500,7 +504,7 @@ def test_on_a_full_disk_nothing_that_it_holds_is_lost(keep: Callable[..., Host])
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_lost(
+def test_a_service_that_fails_during_a_run_leaves_it_unknown_and_nothing_is_reported_as_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     need_jail()
@@ -524,7 +528,7 @@ def test_a_service_that_dies_during_a_run_leaves_it_unknown_and_nothing_lost(
             box.guest.close()
 
 
-def test_an_unused_one_is_paused_without_credentials_before_the_service_pauses_it(
+def test_an_unused_sandbox_is_paused_without_credentials_before_the_service_pauses_it(
     keep: Callable[..., Host],
 ) -> None:
     """Its host is gone, so nobody else takes them out."""
@@ -560,7 +564,7 @@ def _all(host: Host) -> tuple[str, ...]:
     return calls.find_named(host.served.access, host.served.asked("create")[-1]["metadata"]["kasmon"])
 
 
-def test_files_that_go_and_change_inside_go_and_change_here(keep: Callable[..., Host]) -> None:
+def test_files_removed_and_changed_in_the_guest_are_removed_and_changed_here(keep: Callable[..., Host]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     try:
         (folder / "deep").mkdir()
@@ -580,7 +584,7 @@ def test_files_that_go_and_change_inside_go_and_change_here(keep: Callable[..., 
         shutil.rmtree(folder)
 
 
-def test_what_cannot_be_at_a_service_is_refused(service: Served) -> None:
+def test_settings_that_a_service_does_not_support_are_refused(service: Served) -> None:
     tier = E2b(access=service.access)
     for policy in (
         SandboxPolicy(session=ME, project="/usr"),
@@ -594,7 +598,7 @@ def test_what_cannot_be_at_a_service_is_refused(service: Served) -> None:
     assert not (user_paths().state / "e2b" / ME / "record.json").exists()
 
 
-def test_trying_the_tier_asks_the_service_and_makes_nothing(service: Served) -> None:
+def test_a_check_of_the_tier_asks_the_service_and_creates_nothing(service: Served) -> None:
     before = len(service.asked("create"))
     tried = E2b(access=service.access).probe()
 
@@ -603,7 +607,7 @@ def test_trying_the_tier_asks_the_service_and_makes_nothing(service: Served) -> 
     assert before == len(service.asked("create"))
 
 
-def test_without_a_key_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_the_error_shows_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("E2B_API_KEY", raising=False)
     tried = E2b().probe()
 

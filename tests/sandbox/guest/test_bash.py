@@ -22,7 +22,7 @@ def bash(channel: GuestChannel, code: str, timeout_s: float = 20.0) -> RunResult
 
 
 @pytest.mark.core
-def test_variables_functions_aliases_options_and_the_folder_last_from_run_to_run(channel: GuestChannel) -> None:
+def test_variables_functions_aliases_options_and_the_folder_persist_between_runs(channel: GuestChannel) -> None:
     bash(
         channel,
         "x=5; list=(a 'b c'); shopt -s expand_aliases nullglob; alias greet='echo hello'\n"
@@ -43,14 +43,14 @@ def test_the_exit_code_is_that_of_the_last_command(channel: GuestChannel, code: 
     assert f"{exit_code}\n" == bash(channel, "echo $?").stdout
 
 
-def test_stdout_and_stderr_are_separate_and_in_whole_lines_of_many(channel: GuestChannel) -> None:
+def test_stdout_and_stderr_are_separate_and_in_whole_lines(channel: GuestChannel) -> None:
     ran = bash(channel, "x=5\nfor n in 1 2\ndo\n  echo out $n\n  echo err $n >&2\ndone\ncat <<END\n!here $x\nEND")
 
     assert "out 1\nout 2\n!here 5\n" == ran.stdout
     assert "err 1\nerr 2\n" == ran.stderr
 
 
-def test_wrong_syntax_names_its_line_and_ends_nothing(channel: GuestChannel) -> None:
+def test_a_syntax_error_names_its_line_and_ends_nothing(channel: GuestChannel) -> None:
     ran = bash(channel, "kept=1\nif then")
 
     assert 2 == ran.exit_code
@@ -72,7 +72,7 @@ def test_neither_a_prompt_command_nor_a_program_that_reads_the_terminal_hides_th
 
 
 @pytest.mark.core
-def test_what_is_said_to_the_terminal_itself_blocks_nobody(channel: GuestChannel) -> None:
+def test_output_to_the_terminal_itself_blocks_nothing(channel: GuestChannel) -> None:
     assert (
         "done\n"
         == bash(channel, "head -c 100000 /dev/zero | tr '\\0' y >/dev/tty; stty raw </dev/tty; echo done").stdout
@@ -80,7 +80,7 @@ def test_what_is_said_to_the_terminal_itself_blocks_nobody(channel: GuestChannel
 
 
 @pytest.mark.core
-def test_an_exit_ends_the_shell_and_the_next_one_takes_up_what_it_held(channel: GuestChannel) -> None:
+def test_an_exit_ends_the_shell_and_the_next_one_has_its_state(channel: GuestChannel) -> None:
     bash(channel, "declare -A map=([k]=v); carried='a  b'; g() { echo g; }; export SHOWN=1; cd /usr; umask 027")
     ran = bash(channel, "echo before; exit 3")
 
@@ -94,13 +94,13 @@ def test_an_exit_ends_the_shell_and_the_next_one_takes_up_what_it_held(channel: 
     bash(channel, "cd - >/dev/null || cd ~/workspace")
 
 
-def test_errexit_ends_the_shell_likewise_and_does_not_go_on_ending_it(channel: GuestChannel) -> None:
+def test_errexit_ends_the_shell_with_its_state_and_does_not_end_it_again(channel: GuestChannel) -> None:
     assert 1 == bash(channel, "set -eu; strict=1; false; echo never").exit_code
     assert "1 fine\n" == bash(channel, "false; echo $strict fine").stdout
 
 
 @pytest.mark.core
-def test_a_shell_that_is_killed_is_said_to_have_lost_what_it_held(channel: GuestChannel) -> None:
+def test_a_killed_shell_is_reported_to_have_lost_its_state(channel: GuestChannel) -> None:
     bash(channel, "dear=1")
     ran = bash(channel, "kill -9 $$")
 
@@ -112,28 +112,28 @@ def test_a_shell_that_is_killed_is_said_to_have_lost_what_it_held(channel: Guest
     assert bash(channel, ":").session_preserved
 
 
-def test_what_was_carried_over_once_is_lost_with_the_shell_that_had_it(channel: GuestChannel) -> None:
+def test_restored_state_is_lost_with_the_shell_that_had_it(channel: GuestChannel) -> None:
     bash(channel, "dear=1; exit 0")
     assert not bash(channel, "kill -9 $$").session_preserved
 
     assert "[]\n" == bash(channel, "echo [$dear]").stdout
 
 
-def test_a_shell_that_is_killed_leaves_nothing_of_what_it_was_given(channel: GuestChannel) -> None:
+def test_a_killed_shell_leaves_no_passed_file(channel: GuestChannel) -> None:
     channel.run("bash", "kill -9 $$", timeout_s=20, variables={"TOKEN": "canary"})
 
     assert {} == temporary(channel)
     assert bash(channel, ":").restarted
 
 
-def test_a_program_in_the_shells_place_is_heard_to_its_end(channel: GuestChannel) -> None:
+def test_output_of_a_program_that_replaced_the_shell_is_read_to_its_end(channel: GuestChannel) -> None:
     ran = bash(channel, "exec bash -c 'echo instead; exit 6'")
 
     assert ("instead\n", 6, False) == (ran.stdout, ran.exit_code, ran.session_preserved)
     assert bash(channel, ":").restarted
 
 
-def test_code_that_closes_every_file_loses_the_shell_at_most_and_never_the_answer(channel: GuestChannel) -> None:
+def test_code_that_closes_every_file_loses_at_most_the_shell_and_never_the_answer(channel: GuestChannel) -> None:
     ran = bash(channel, 'held=1\nfor n in /proc/$$/fd/*; do n=${n##*/}; (( n > 2 )) && eval "exec $n>&-"; done; :')
 
     assert ran.session_preserved
@@ -141,7 +141,7 @@ def test_code_that_closes_every_file_loses_the_shell_at_most_and_never_the_answe
 
 
 @pytest.mark.core
-def test_a_background_job_goes_on_and_what_it_says_later_is_no_part_of_the_next_run(channel: GuestChannel) -> None:
+def test_a_background_job_continues_and_its_later_output_is_not_in_the_next_run(channel: GuestChannel) -> None:
     ran = bash(channel, "(sleep 0.1; echo late; touch job; exec sleep 60) & echo now")
 
     assert ("now\n", "") == (ran.stdout, ran.stderr)
@@ -151,26 +151,26 @@ def test_a_background_job_goes_on_and_what_it_says_later_is_no_part_of_the_next_
 
 
 @pytest.mark.core
-def test_the_way_of_its_answers_is_closed_while_code_runs_and_for_its_children(channel: GuestChannel) -> None:
+def test_the_answer_channel_is_closed_while_code_runs_and_for_its_children(channel: GuestChannel) -> None:
     looks = "import os; print(*(number for number in range(64) if is_open(number)))"
     code = f"def is_open(n):\n  try: return bool(os.fstat(n))\n  except OSError: return False\n{looks}"
     assert "0 1 2\n" == bash(channel, f"python3 -c '{code}'").stdout
 
 
-def test_a_nul_in_the_code_is_refused_with_what_to_do(channel: GuestChannel) -> None:
+def test_a_nul_in_the_code_is_refused_with_a_next_step(channel: GuestChannel) -> None:
     ran = bash(channel, "echo a\0b")
 
     assert (1, True) == (ran.exit_code, ran.session_preserved)
     assert "NUL" in ran.stderr
 
 
-def test_code_that_removes_everything_temporary_is_survived(channel: GuestChannel) -> None:
+def test_code_that_removes_all_temporary_files_does_no_harm(channel: GuestChannel) -> None:
     bash(channel, 'rm -rf "$TMPDIR"/*; left=1')
 
     assert "1\n" == bash(channel, "echo $left").stdout
 
 
-def test_the_shells_own_words_are_not_the_codes(channel: GuestChannel) -> None:
+def test_the_shells_own_variables_are_not_those_of_the_code(channel: GuestChannel) -> None:
     """What is ours in the shell is not in what its children see, and no history is written.
 
     Node alone needs a module of ours for the proxy, which a sandbox of any policy has.

@@ -25,7 +25,7 @@ def _hang_up(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.core
-def test_the_seeds_request_gets_the_seeds_answer(client: Raw) -> None:
+def test_a_request_in_the_specified_form_gets_the_specified_answer(client: Raw) -> None:
     said = client.ask(id="req-123", type="execute", interpreter="python", code="x = 42\nprint(x)")
 
     assert {"id": "req-123", "stdout": "42\n", "stderr": "", "exit_code": 0}.items() <= said.items()
@@ -38,7 +38,7 @@ def test_a_second_request_finds_what_the_first_one_left_and_without_a_type_bash_
     assert "GNU" in client.ask(id="1", code="set -o posix 2>&1; echo GNU $BASH_VERSION")["stdout"]
 
 
-def test_an_interpreter_that_is_not_known_is_the_seeds_error(client: Raw) -> None:
+def test_an_unknown_interpreter_is_the_specified_error(client: Raw) -> None:
     said = client.ask(id="9", type="execute", interpreter="cobol", code="x")
 
     assert ("9", "", "Unknown interpreter: cobol", 1) == tuple(
@@ -51,7 +51,7 @@ def test_an_interpreter_that_is_not_known_is_the_seeds_error(client: Raw) -> Non
     [b"{", b"", b"\xff\xfe", b"[1]", b"null", b'"x"', b"[" * 100_000],
     ids=["half", "empty", "no text", "a list", "null", "a text", "deep"],
 )
-def test_what_is_no_json_object_is_answered_as_the_seed_and_the_connection_goes_on(client: Raw, data: bytes) -> None:
+def test_an_invalid_json_object_gets_the_specified_error_and_the_connection_continues(client: Raw, data: bytes) -> None:
     client.send_bytes(data)
     said = client.receive()
 
@@ -84,7 +84,7 @@ def test_what_is_no_json_object_is_answered_as_the_seed_and_the_connection_goes_
     ],
     ids=str,
 )
-def test_a_senseless_request_is_refused_and_nothing_else_happens(client: Raw, request_: dict[str, object]) -> None:
+def test_an_invalid_request_is_refused_without_effect(client: Raw, request_: dict[str, object]) -> None:
     said = client.ask(id="5", **request_)
 
     assert ("5", 1, True) == (said["id"], said["exit_code"], bool(said["stderr"]))
@@ -92,7 +92,7 @@ def test_a_senseless_request_is_refused_and_nothing_else_happens(client: Raw, re
 
 
 @pytest.mark.core
-def test_a_frame_that_is_too_large_is_refused_before_it_comes_and_ends_that_connection_alone(agent: Agent) -> None:
+def test_an_oversized_frame_is_refused_before_it_arrives_and_ends_only_that_connection(agent: Agent) -> None:
     client = agent.connect()
     client.socket.sendall((LIMIT_BYTES + 1).to_bytes(4, "big") + b"x")
 
@@ -101,7 +101,7 @@ def test_a_frame_that_is_too_large_is_refused_before_it_comes_and_ends_that_conn
     assert "ok\n" == agent.connect().ask(code="echo ok")["stdout"]
 
 
-def test_half_a_frame_of_one_client_keeps_nobody_waiting(agent: Agent) -> None:
+def test_a_partial_frame_of_one_client_delays_no_other(agent: Agent) -> None:
     half = agent.connect()
     half.socket.sendall(b"\0\0")
 
@@ -131,7 +131,7 @@ def test_twenty_clients_get_their_own_answers(agent: Agent) -> None:
     assert [f"{number}\n" for number in range(20)] == [answers[f"+{number}"] for number, answers in enumerate(said)]
 
 
-def test_who_leaves_during_a_run_is_not_missed_and_the_run_goes_on_to_its_end(agent: Agent) -> None:
+def test_a_client_that_leaves_during_a_run_does_not_end_it(agent: Agent) -> None:
     leaving, staying = agent.connect(), agent.connect()
     leaving.send({"id": "1", "interpreter": "bash", "code": "sleep 0.2; left=behind", "began": True})
     assert "began" == leaving.receive()["type"]
@@ -141,7 +141,7 @@ def test_who_leaves_during_a_run_is_not_missed_and_the_run_goes_on_to_its_end(ag
 
 
 @pytest.mark.core
-def test_who_does_not_read_keeps_nobody_waiting_and_gets_the_answer_when_it_does(agent: Agent) -> None:
+def test_a_client_that_does_not_read_delays_no_other_and_gets_its_answer_later(agent: Agent) -> None:
     slow, quick = agent.connect(), agent.connect()
     code = "head -c 20000000 /dev/zero; left=1"
     slow.send({"id": "1", "interpreter": "bash", "code": code, "stream": True, "cap": 100, "began": True})
@@ -167,7 +167,7 @@ def test_bash_runs_while_python_is_busy(agent: Agent) -> None:
     assert "python\n" == busy.receive()["stdout"]
 
 
-def test_one_client_too_many_finds_the_door_closed_and_the_others_are_served(agents: TierAgents) -> None:
+def test_one_client_too_many_is_refused_and_the_others_are_served(agents: TierAgents) -> None:
     with agents.spare() as agent:
         crowd = [connected(agent) for _ in range(300)]
         for client in crowd[:3]:
@@ -197,7 +197,7 @@ def gets_in(agent: Agent) -> bool:
         return False
 
 
-def test_runs_of_one_interpreter_wait_for_each_other_in_their_order(client: Raw) -> None:
+def test_runs_of_one_interpreter_are_executed_in_order(client: Raw) -> None:
     client.ask(interpreter="python", code="order = []")
     for number in range(5):
         code = f"import time; time.sleep({0.02 * (5 - number)}); order.append({number})"
@@ -208,7 +208,7 @@ def test_runs_of_one_interpreter_wait_for_each_other_in_their_order(client: Raw)
 
 
 @pytest.mark.core
-def test_a_run_too_many_is_refused_and_says_why(agent: Agent) -> None:
+def test_one_run_too_many_is_refused_with_the_reason(agent: Agent) -> None:
     client = agent.connect()
     client.send({"id": "first", "interpreter": "bash", "code": "sleep 0.3"})
     for number in range(70):
@@ -220,7 +220,7 @@ def test_a_run_too_many_is_refused_and_says_why(agent: Agent) -> None:
     assert "busy" in refused[0]["stderr"]
 
 
-def test_what_comes_is_cut_into_frames_wherever_it_was_cut_before() -> None:
+def test_input_is_split_into_frames_at_any_cut() -> None:
     frames, data, whole = FrameReader(), pack_json({"a": 1}) + pack_json({}) + pack_json({"b": "ä"}), list[bytes]()
     for at in range(0, len(data), 3):
         whole += frames.feed(data[at : at + 3])
@@ -228,13 +228,13 @@ def test_what_comes_is_cut_into_frames_wherever_it_was_cut_before() -> None:
     assert [b'{"a":1}', b"{}", b'{"b":"\\u00e4"}'] == whole
 
 
-def test_nothing_that_is_too_large_is_pack_json() -> None:
+def test_no_oversized_data_is_packed_as_json() -> None:
     with pytest.raises(FrameTooLargeError):
         pack_json({"a": "x" * LIMIT_BYTES})
 
 
 @pytest.mark.parametrize("step", [1, 7, 100_000])
-def test_the_count_of_what_is_left_out_is_exact_and_no_character_is_cut(step: int) -> None:
+def test_the_count_of_the_omitted_part_is_exact_and_no_character_is_cut(step: int) -> None:
     data = ("€" * 5_000 + "ü" + "x" * 33).encode()
     keep = TruncatingBuffer(1000)
     for at in range(0, len(data), step):
@@ -248,7 +248,7 @@ def test_the_count_of_what_is_left_out_is_exact_and_no_character_is_cut(step: in
     assert 990 < len(head.encode()) + len(tail.encode()) <= 1000
 
 
-def test_output_that_fits_is_whole_also_where_it_is_no_text() -> None:
+def test_output_that_fits_is_whole_also_if_it_is_not_text() -> None:
     keep = TruncatingBuffer(10)
     keep.add(b"\xff\xe2\x82")
     keep.add(b"\xac12345")

@@ -90,7 +90,7 @@ def ends() -> Iterator[Ends]:
         ends.kept.close()
 
 
-def test_what_a_program_inside_says_comes_out_and_the_answer_in_and_each_end_hears_the_others_end(ends: Ends) -> None:
+def test_output_of_a_guest_program_arrives_and_its_answer_and_each_end_is_notified_of_the_other(ends: Ends) -> None:
     with ends.gate() as gate, ends.outward() as program:
         program.sendall(b"ask")
         program.shutdown(socket.SHUT_WR)
@@ -115,7 +115,7 @@ def test_what_a_program_inside_says_comes_out_and_the_answer_in_and_each_end_hea
         assert b"answer" == program.makefile("rb").read()
 
 
-def test_no_more_is_held_than_a_window_however_much_is_said(ends: Ends) -> None:
+def test_no_more_than_the_window_is_buffered(ends: Ends) -> None:
     """Nobody reads outside: the program inside waits, and another one does not wait for it."""
     with ends.gate() as gate, ends.outward() as program:
         program.setblocking(False)
@@ -141,7 +141,7 @@ def _peeked(stream: socket.socket) -> bool:
     return False
 
 
-def test_no_more_is_said_than_there_is_room_for(ends: Ends) -> None:
+def test_no_more_than_the_window_is_sent(ends: Ends) -> None:
     with ends.gate(), ends.outward() as program:
         (way,) = ends.inside._connections.values()
         way.window = 10
@@ -156,7 +156,7 @@ def _gone_on(ways: ConnectionMux) -> bool:
     return True
 
 
-def test_whoever_says_more_than_it_may_is_cut_off(ends: Ends) -> None:
+def test_a_peer_that_exceeds_the_window_is_disconnected(ends: Ends) -> None:
     with ends.gate():
         ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
         (way,) = ends.outside._connections.values()
@@ -170,7 +170,7 @@ def test_whoever_says_more_than_it_may_is_cut_off(ends: Ends) -> None:
         assert CLOSE == ends.said["outside"][-1][0]
 
 
-def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
+def test_unused_window_cannot_be_granted(ends: Ends) -> None:
     with ends.gate():
         ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
         ends.outside.handle_record(ACKNOWLEDGE, 1, b"\xff\xff\xff\xff")
@@ -178,7 +178,7 @@ def test_room_that_was_not_used_cannot_be_given(ends: Ends) -> None:
         assert WINDOW_BYTES == ends.outside._connections[1].window
 
 
-def test_what_is_accepted_is_acknowledged_a_part_of_the_window_at_a_time(ends: Ends) -> None:
+def test_accepted_data_is_acknowledged_in_parts_of_the_window(ends: Ends) -> None:
     """A key that is typed costs one message, and its echo one."""
     with ends.gate() as gate:
         ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
@@ -193,7 +193,7 @@ def test_what_is_accepted_is_acknowledged_a_part_of_the_window_at_a_time(ends: E
 
 
 @pytest.mark.parametrize("where", ["22", "127.0.0.1:22", "/run/x", "", "\xff"])
-def test_those_inside_are_led_to_the_way_out_and_nowhere_else(ends: Ends, where: str) -> None:
+def test_guest_connections_lead_to_the_egress_proxy_and_nowhere_else(ends: Ends, where: str) -> None:
     with ends.gate():
         ends.outside.handle_record(CONNECT, 1, where.encode())
 
@@ -201,13 +201,13 @@ def test_those_inside_are_led_to_the_way_out_and_nowhere_else(ends: Ends, where:
         assert (CLOSE, 1) == ends.said["outside"][-1][:2]
 
 
-def test_without_a_way_out_a_connection_ends_at_once(ends: Ends) -> None:
+def test_without_an_egress_proxy_a_connection_ends_at_once(ends: Ends) -> None:
     with ends.outward() as program:
         ends.until(lambda: _is_over(program))
     assert not ends.inside._connections
 
 
-def test_a_number_that_is_taken_or_the_others_opens_nothing(ends: Ends) -> None:
+def test_a_used_number_or_one_of_the_peer_opens_nothing(ends: Ends) -> None:
     with ends.gate() as gate:
         ends.outside.handle_record(CONNECT, 1, EGRESS.encode())
         gate.accept()[0].close()
@@ -217,7 +217,7 @@ def test_a_number_that_is_taken_or_the_others_opens_nothing(ends: Ends) -> None:
         assert [1] == list(ends.outside._connections)
 
 
-def test_so_many_are_carried_at_once_and_no_more(ends: Ends) -> None:
+def test_the_number_of_connections_is_limited(ends: Ends) -> None:
     with ends.gate():
         for channel in range(1, 2 * MOST + 3, 2):
             ends.outside.handle_record(CONNECT, channel, EGRESS.encode())
@@ -237,7 +237,7 @@ def test_ports_in_use_leave_room_for_connections_to_the_guest_program(ends: Ends
             assert MOST + 1 == len(ends.outside._connections)
 
 
-def test_data_is_seen_before_it_is_sent_and_may_be_refused(ends: Ends) -> None:
+def test_data_is_inspected_before_it_is_sent_and_may_be_refused(ends: Ends) -> None:
     seen: list[object] = []
 
     def look(connection: MuxConnection, data: bytes) -> None:
@@ -252,7 +252,7 @@ def test_data_is_seen_before_it_is_sent_and_may_be_refused(ends: Ends) -> None:
     assert [EGRESS, b"x", 0] == seen
 
 
-def test_who_rests_has_no_connection_and_takes_those_who_came_meanwhile_afterwards(ends: Ends) -> None:
+def test_a_paused_mux_has_no_connection_and_accepts_waiting_ones_afterwards(ends: Ends) -> None:
     with ends.gate() as gate:
         listener = ends.kept.enter_context(socket.create_server(("127.0.0.1", 0)))
         ends.inside.listen(listener, EGRESS)
@@ -298,7 +298,9 @@ class TestPorts:
 
         return ask
 
-    def test_a_port_inside_is_reached_and_may_begin(self, ends: Ends, asking: Callable[[bytes], socket.socket]) -> None:
+    def test_a_port_in_the_guest_is_reached_and_may_send_first(
+        self, ends: Ends, asking: Callable[[bytes], socket.socket]
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server, asking(b"%d\nmore" % server.getsockname()[1]) as link:
             ends.until(lambda: ends.inside._connections)
             came, _ = server.accept()
@@ -309,7 +311,7 @@ class TestPorts:
             assert b"ok\nhello" == link.recv(100)
 
     @pytest.mark.parametrize("line", [b"1\n", b"70000\n", b"ssh\n", b"\n", b"out\n"])
-    def test_where_nobody_listens_that_is_said_and_nothing_stays(
+    def test_a_port_without_a_listener_is_reported_and_leaves_nothing(
         self, ends: Ends, asking: Callable[[bytes], socket.socket], line: bytes
     ) -> None:
         with asking(line) as link:
@@ -318,12 +320,14 @@ class TestPorts:
             assert not ends.inside._connections
             assert not ends.outside._connections
 
-    def test_who_says_no_line_is_sent_away(self, ends: Ends, asking: Callable[[bytes], socket.socket]) -> None:
+    def test_a_client_without_a_request_line_is_disconnected(
+        self, ends: Ends, asking: Callable[[bytes], socket.socket]
+    ) -> None:
         with asking(b"1" * 1000) as link:
             ends.until(lambda: _is_over(link))
         assert not ends.outside._connections
 
-    def test_a_way_to_ports_of_one_that_is_gone_says_so(self, tmp_path: Path) -> None:
+    def test_a_connection_to_ports_of_a_stopped_guest_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(SandboxError, match="cannot reach port 80"):
             ListenerConnector(os.fspath(tmp_path / "nobody")).connect(80)
 

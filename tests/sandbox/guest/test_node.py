@@ -24,7 +24,7 @@ def node(channel: GuestChannel, code: str, timeout_s: float = 20.0) -> RunResult
 
 
 @pytest.mark.core
-def test_names_last_from_run_to_run_and_may_be_declared_again(channel: GuestChannel) -> None:
+def test_names_persist_between_runs_and_may_be_declared_again(channel: GuestChannel) -> None:
     node(channel, "let x = 1; const y = 2; class A { z() { return 3 } }; function f() { return 4 }")
 
     assert "10\n" == node(channel, "x + y + new A().z() + f()").stdout
@@ -33,7 +33,7 @@ def test_names_last_from_run_to_run_and_may_be_declared_again(channel: GuestChan
 
 
 @pytest.mark.core
-def test_await_may_stand_at_the_top(channel: GuestChannel) -> None:
+def test_await_is_allowed_at_the_top_level(channel: GuestChannel) -> None:
     """It rests on node's own rewriting, which is not a public interface: this is where a new version would show."""
     assert "7\n" == node(channel, "const late = await new Promise(done => setTimeout(() => done(7), 5)); late").stdout
     assert "7\n" == node(channel, "late").stdout
@@ -45,7 +45,7 @@ def test_the_value_of_a_last_expression_is_shown(channel: GuestChannel) -> None:
     assert "" == node(channel, "undefined").stdout
 
 
-def test_an_error_shows_its_line_and_nothing_of_ours(channel: GuestChannel) -> None:
+def test_an_error_shows_its_line_and_no_internals(channel: GuestChannel) -> None:
     ran = node(channel, "let fine = 1\nthrow new RangeError('no')")
 
     assert (1, True) == (ran.exit_code, ran.session_preserved)
@@ -72,14 +72,14 @@ def test_wrong_syntax_is_an_error_that_ends_nothing_and_stdout_and_stderr_are_wh
     ],
     ids=["files", "streams", "another file"],
 )
-def test_code_that_closes_its_output_has_it_again_in_the_next_run(channel: GuestChannel, closing: str) -> None:
+def test_code_that_closes_its_output_has_output_in_the_next_run(channel: GuestChannel, closing: str) -> None:
     node(channel, f"var mended = 1; {closing}")
     ran = node(channel, "console.log('seen'); console.error('heard'); mended")
 
     assert ("seen\n1\n", "heard\n", True) == (ran.stdout, ran.stderr, ran.session_preserved)
 
 
-def test_leaving_ends_it_and_the_next_run_says_so(channel: GuestChannel) -> None:
+def test_exit_ends_it_and_the_next_run_reports_that(channel: GuestChannel) -> None:
     node(channel, "var dear = 1")
     ran = node(channel, "process.exit(4)")
 
@@ -97,7 +97,7 @@ def test_an_error_in_the_background_ends_nothing(channel: GuestChannel) -> None:
 
 
 @pytest.mark.core
-def test_an_interrupt_by_its_time_keeps_what_it_holds(channel: GuestChannel) -> None:
+def test_an_interrupt_by_its_time_limit_keeps_the_state(channel: GuestChannel) -> None:
     node(channel, "var kept = 1")
     for code in ("while (true) {}", "await new Promise(() => {})"):
         ran = node(channel, code, timeout_s=0.1)

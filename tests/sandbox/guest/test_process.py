@@ -89,7 +89,7 @@ def test_on_pipes_its_streams_are_apart_and_its_stdin_can_end(start: Callable[..
     assert ("one\ntwo\n", "wrong\n") == (worked.text(), worked.text("err"))
 
 
-def test_on_a_terminal_it_has_its_size_its_keys_and_its_signals(start: Callable[..., Worked]) -> None:
+def test_on_a_terminal_it_has_size_keys_and_signals(start: Callable[..., Worked]) -> None:
     code = "trap 'stty size' WINCH; trap 'echo caught' INT; stty size; tty; while :; do sleep 0.02; done"
     worked = start("terminal", "bash", "-c", code, columns=70, rows=20, variables={"TERM": "xterm"})
     worked.until(lambda: "20 70" in worked.text() and "/dev/pts/" in worked.text())
@@ -102,7 +102,7 @@ def test_on_a_terminal_it_has_its_size_its_keys_and_its_signals(start: Callable[
     assert -signal.SIGTERM == worked.ended()
 
 
-def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(start: Callable[..., Worked]) -> None:
+def test_a_cut_connection_loses_nothing_and_repeats_nothing(start: Callable[..., Worked]) -> None:
     worked = start(
         "broken", "sh", "-c", "stty -echo -onlcr 2>/dev/null; while read word; do echo got $word; done; exit 3"
     )
@@ -123,7 +123,7 @@ def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(start: Callable[..
     assert expected == worked.text()
 
 
-def test_a_line_behind_the_one_in_its_place_takes_nothing_from_it(start: Callable[..., Worked], agent: Agent) -> None:
+def test_a_connection_that_replaces_another_takes_no_data_from_it(start: Callable[..., Worked], agent: Agent) -> None:
     worked = start("late", "sh", "-c", "while read word; do echo got $word; done; exit 3")
     worked.tether.write(b"one\n")
     worked.until(lambda: worked.text() == "got one\n")
@@ -138,7 +138,7 @@ def test_a_line_behind_the_one_in_its_place_takes_nothing_from_it(start: Callabl
     assert "got one\ngot two\n" == worked.text()
 
 
-def test_what_it_says_unheard_is_kept_for_the_next_and_it_waits_when_that_is_much(
+def test_output_without_a_reader_is_kept_for_the_next_one_and_blocks_beyond_a_limit(
     start: Callable[..., Worked],
 ) -> None:
     worked = start("alone", "sh", "-c", "seq 1 200000; exit 9")
@@ -152,7 +152,7 @@ def test_what_it_says_unheard_is_kept_for_the_next_and_it_waits_when_that_is_muc
     assert "".join(f"{number}\n" for number in range(1, 200_001)) == worked.text()
 
 
-def test_it_is_started_once_by_its_name_and_told_in_order_only(
+def test_it_is_started_once_by_its_name_and_controlled_in_order_only(
     start: Callable[..., Worked], ask: Callable[..., dict[str, Any]]
 ) -> None:
     worked = start("once", "cat")
@@ -175,7 +175,7 @@ def test_it_is_started_once_by_its_name_and_told_in_order_only(
     ],
     ids=["no program", "no folder", "no program's file"],
 )
-def test_what_cannot_be_started_says_why_and_leaves_no_run(
+def test_a_failed_start_gives_the_reason_and_leaves_no_run(
     words: dict[str, Any], code: int, ask: Callable[..., dict[str, Any]]
 ) -> None:
     said = ask("process_start", run="none", **words)
@@ -185,7 +185,7 @@ def test_what_cannot_be_started_says_why_and_leaves_no_run(
     assert "no such run" in ask("process_join", run="none")["stderr"]
 
 
-def test_nonsense_is_refused_in_words(ask: Callable[..., dict[str, Any]]) -> None:
+def test_an_invalid_request_is_refused_with_a_message(ask: Callable[..., dict[str, Any]]) -> None:
     for words in (
         {"run": ""},
         {"run": "x"},
@@ -197,14 +197,14 @@ def test_nonsense_is_refused_in_words(ask: Callable[..., dict[str, Any]]) -> Non
         assert "no such run" in ask(what, run="nobody")["stderr"]
 
 
-def test_who_asks_for_a_process_that_is_not_there_is_told_so(work: Callable[[str], Worked]) -> None:
+def test_a_request_for_a_missing_process_is_an_error(work: Callable[[str], Worked]) -> None:
     worked = work("never")
 
     with pytest.raises(NoSuchRunError):
         worked.until(lambda: False)
 
 
-def test_notes_are_heard_at_once_and_are_no_part_of_what_it_says(
+def test_notes_arrive_at_once_and_are_not_in_the_output(
     work: Callable[[str], Worked], ask: Callable[..., dict[str, Any]], agent: Agent, tmp_path: Path
 ) -> None:
     notes = tmp_path / "of" / "notes"
@@ -220,7 +220,7 @@ def test_notes_are_heard_at_once_and_are_no_part_of_what_it_says(
         assert "gone\n" == channel.run("bash", f"[ -e {notes} ] || echo gone", timeout_s=20).stdout
 
 
-def test_who_stops_saying_something_is_said_to_rest(start: Callable[..., Worked]) -> None:
+def test_a_process_that_is_silent_is_reported_as_idle(start: Callable[..., Worked]) -> None:
     rested: list[str] = []
     worked = start("rests", "sh", "-c", "echo once; cat")
     take = worked.tether._handle_frame
@@ -237,7 +237,7 @@ def test_who_stops_saying_something_is_said_to_rest(start: Callable[..., Worked]
     assert 0 == worked.ended()
 
 
-def test_what_was_heard_is_counted_from_the_first_byte() -> None:
+def test_received_bytes_are_counted_from_the_first() -> None:
     heard = OutputBuffer()
     heard.add(b"abcdef")
     heard.forget(2)
@@ -249,7 +249,7 @@ def test_what_was_heard_is_counted_from_the_first_byte() -> None:
     assert (6, 0) == (heard.begin, heard.held)
 
 
-def test_what_was_told_is_taken_once() -> None:
+def test_repeated_input_is_accepted_once() -> None:
     told = InputBuffer()
     told.accept(0, b"abc")
     told.accept(1, b"bcd")
@@ -260,7 +260,7 @@ def test_what_was_told_is_taken_once() -> None:
         told.accept(6, b"x")
 
 
-def test_what_is_said_again_is_given_on_once_and_what_is_nonsense_not_at_all() -> None:
+def test_repeated_data_is_passed_on_once_and_invalid_data_not_at_all() -> None:
     said: list[tuple[str, bytes]] = []
     carrier = ProcessStream("any", lambda stream, data: said.append((stream, data)))
     for at, text in ((0, b"abc"), (1, b"bcd"), (0, b"ab")):

@@ -23,7 +23,7 @@ def python(channel: GuestChannel, code: str, timeout_s: float = 20.0) -> RunResu
 
 
 @pytest.mark.core
-def test_variables_imports_functions_and_the_folder_last_from_run_to_run(channel: GuestChannel) -> None:
+def test_variables_imports_functions_and_the_folder_persist_between_runs(channel: GuestChannel) -> None:
     python(
         channel,
         "import os, math\nx = [1, 2, 3]\ndef double(n):\n    return n * len(x)\nos.mkdir('sub'); os.chdir('sub')",
@@ -42,7 +42,7 @@ def test_the_value_of_a_last_expression_is_shown_and_kept_as_underscore(channel:
 
 
 @pytest.mark.core
-def test_await_may_stand_at_the_top(channel: GuestChannel) -> None:
+def test_await_is_allowed_at_the_top_level(channel: GuestChannel) -> None:
     assert (
         "7\n"
         == python(
@@ -53,7 +53,7 @@ def test_await_may_stand_at_the_top(channel: GuestChannel) -> None:
     assert "9\n" == python(channel, "asyncio.run(late(9))").stdout
 
 
-def test_background_tasks_go_on_between_runs(channel: GuestChannel) -> None:
+def test_background_tasks_continue_between_runs(channel: GuestChannel) -> None:
     python(
         channel,
         "import asyncio, pathlib\n"
@@ -64,7 +64,7 @@ def test_background_tasks_go_on_between_runs(channel: GuestChannel) -> None:
 
 
 @pytest.mark.core
-def test_an_error_shows_the_line_that_it_comes_from_also_of_an_earlier_run(channel: GuestChannel) -> None:
+def test_an_error_shows_its_line_also_of_an_earlier_run(channel: GuestChannel) -> None:
     first = python(channel, "def divide(n):\n    return 1 / n  # here\n")
     ran = python(channel, "divide(0)")
 
@@ -75,7 +75,7 @@ def test_an_error_shows_the_line_that_it_comes_from_also_of_an_earlier_run(chann
     assert "python_worker" not in ran.stderr
 
 
-def test_wrong_syntax_runs_nothing_of_the_code(channel: GuestChannel) -> None:
+def test_a_syntax_error_runs_nothing_of_the_code(channel: GuestChannel) -> None:
     ran = python(channel, "syntax = 'ran'\nif")
 
     assert (1, "") == (ran.exit_code, ran.stdout)
@@ -92,7 +92,9 @@ def test_wrong_syntax_runs_nothing_of_the_code(channel: GuestChannel) -> None:
         ("exit(256 + 4)", 4, ""),
     ],
 )
-def test_an_exit_code_keeps_the_interpreter(channel: GuestChannel, code: str, exit_code: int, stderr: str) -> None:
+def test_exit_is_an_exit_code_and_the_interpreter_stays(
+    channel: GuestChannel, code: str, exit_code: int, stderr: str
+) -> None:
     python(channel, "stays = 1")
     ran = python(channel, code)
 
@@ -128,7 +130,7 @@ def test_stdin_is_at_its_end_and_bytes_that_are_no_text_are_shown_as_such(channe
         "os.dup2(os.open('/dev/null', 1), 1)",
     ],
 )
-def test_code_that_closes_its_output_has_it_again_in_the_next_run(channel: GuestChannel, closing: str) -> None:
+def test_code_that_closes_its_output_has_output_in_the_next_run(channel: GuestChannel, closing: str) -> None:
     python(channel, f"import os, sys\nmended = 1\n{closing}")
     ran = python(channel, "print('seen', mended); print('heard', file=sys.stderr)")
 
@@ -136,7 +138,7 @@ def test_code_that_closes_its_output_has_it_again_in_the_next_run(channel: Guest
 
 
 @pytest.mark.core
-def test_what_a_process_left_behind_says_later_is_no_part_of_the_next_run(channel: GuestChannel) -> None:
+def test_later_output_of_a_left_process_is_not_in_the_next_run(channel: GuestChannel) -> None:
     ran = python(
         channel,
         "import subprocess\n_ = subprocess.Popen(['bash', '-c', 'sleep 0.1; echo late; touch told; sleep 60'],"
@@ -149,7 +151,7 @@ def test_what_a_process_left_behind_says_later_is_no_part_of_the_next_run(channe
     assert ("next\n", "late\n") == (ran.stdout, ran.background)
 
 
-def test_a_fork_that_comes_back_is_no_second_interpreter(channel: GuestChannel) -> None:
+def test_a_fork_that_returns_is_no_second_interpreter(channel: GuestChannel) -> None:
     ran = python(
         channel,
         "import os, sys\nchild = os.fork()\nif child: _ = os.waitpid(child, 0)\nprint('one' if child else 'two')",
@@ -159,7 +161,7 @@ def test_a_fork_that_comes_back_is_no_second_interpreter(channel: GuestChannel) 
     assert "1\n" == python(channel, "1").stdout
 
 
-def test_code_that_changes_our_tools_changes_its_own_only(channel: GuestChannel) -> None:
+def test_code_that_changes_shared_modules_changes_its_own_copy_only(channel: GuestChannel) -> None:
     python(
         channel,
         "import builtins, json, os\nos.write = os._exit = os.getpid = os.fstat = json.loads = json.dumps = None\n"
@@ -205,14 +207,14 @@ def test_the_ends_of_long_output_are_kept_with_the_exact_number_of_what_is_not(c
 
 
 @pytest.mark.core
-def test_the_channel_is_not_among_the_files_that_children_get(channel: GuestChannel) -> None:
+def test_the_channel_is_not_inherited_by_children(channel: GuestChannel) -> None:
     looks = "import os, sys\nfor number in range(99):\n  try: os.fstat(number); print(number)\n  except OSError: 0"
     code = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {looks!r}], close_fds=False))"
 
     assert "b'0\\n1\\n2\\n'\n" == python(channel, code).stdout
 
 
-def test_what_is_written_where_the_channel_could_be_is_no_answer(channel: GuestChannel) -> None:
+def test_text_written_to_guessed_channels_is_no_answer(channel: GuestChannel) -> None:
     """The number is another one each time; and whoever finds it still lacks the turn's word."""
     code = r"""
 import json, os, socket, stat
@@ -232,7 +234,7 @@ raise ValueError('true')
     assert "/forged" != ran.cwd
 
 
-def test_a_run_in_a_folder_that_is_gone_still_answers(channel: GuestChannel, agent: Agent) -> None:
+def test_a_run_in_a_removed_folder_still_answers(channel: GuestChannel, agent: Agent) -> None:
     ran = python(channel, "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); print('here')")
 
     assert ("here\n", "") == (ran.stdout, ran.cwd)

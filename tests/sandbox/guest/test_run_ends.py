@@ -64,7 +64,7 @@ def still_holds(channel: GuestChannel, interpreter: Interpreter) -> None:
 @pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize("code", [SPINS, WAITS, FORKS], ids=["spins", "waits", "forks"])
-def test_a_run_whose_time_is_over_is_interrupted_and_keeps_what_the_interpreter_holds(
+def test_a_run_that_exceeds_its_time_is_interrupted_and_keeps_the_state(
     channel: GuestChannel, interpreter: Interpreter, code: dict[Interpreter, str]
 ) -> None:
     hold(channel, interpreter)
@@ -96,7 +96,7 @@ exec(compile(hooked, "elsewhere", "exec"), {"code": frame.f_locals["self"]._code
 
 
 @pytest.mark.parametrize("code", [SPINS["python"], WAITS["python"]], ids=["spins", "waits"])
-def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: GuestChannel, code: str) -> None:
+def test_an_interrupt_before_the_code_started_is_not_lost(channel: GuestChannel, code: str) -> None:
     run(channel, "python", HOLD["python"] + BEFORE_THE_NEXT)
     ran = run(channel, "python", code, timeout_s=2)
 
@@ -106,7 +106,7 @@ def test_an_interrupt_that_comes_before_the_code_began_is_not_lost(channel: Gues
 
 @pytest.mark.core
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
-def test_an_interrupt_ends_the_run_and_keeps_all_variables(channel: GuestChannel, interpreter: Interpreter) -> None:
+def test_an_interrupt_ends_the_run_and_keeps_the_state(channel: GuestChannel, interpreter: Interpreter) -> None:
     hold(channel, interpreter)
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, interpreter, SPINS[interpreter])
@@ -120,14 +120,14 @@ def test_an_interrupt_ends_the_run_and_keeps_all_variables(channel: GuestChannel
     still_holds(channel, interpreter)
 
 
-def test_an_interrupt_where_nothing_runs_does_nothing(channel: GuestChannel) -> None:
+def test_an_interrupt_without_a_run_has_no_effect(channel: GuestChannel) -> None:
     run(channel, "python", "held = 41")
 
     assert InterruptResult.NOTHING is channel.interrupt("python")
     assert "41\n" == run(channel, "python", "print(held)").stdout
 
 
-def test_an_interrupt_is_for_the_run_and_not_for_those_that_wait(channel: GuestChannel) -> None:
+def test_an_interrupt_applies_to_the_run_and_not_to_waiting_ones(channel: GuestChannel) -> None:
     with ThreadPoolExecutor(2) as others:
         going = others.submit(run, channel, "python", SPINS["python"])
         until(lambda: channel.ping("n").workers["python"].busy)
@@ -139,7 +139,7 @@ def test_an_interrupt_is_for_the_run_and_not_for_those_that_wait(channel: GuestC
         assert "next\n" == next_.result().stdout
 
 
-def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begins(channel: GuestChannel) -> None:
+def test_an_interrupt_of_one_run_affects_no_other_and_a_waiting_one_never_starts(channel: GuestChannel) -> None:
     with ThreadPoolExecutor(2) as others:
         going = others.submit(channel.run, "python", SPINS["python"], timeout_s=20, run="first")
         until(lambda: channel.ping("n").workers["python"].busy)
@@ -158,7 +158,7 @@ def test_an_interrupt_of_one_run_touches_no_other_and_one_that_waits_never_begin
 
 
 @pytest.mark.core
-def test_the_result_of_a_run_is_told_again_by_its_word_without_a_run(agent: Agent, channel: GuestChannel) -> None:
+def test_the_result_of_a_run_is_repeated_by_its_key_without_running_again(agent: Agent, channel: GuestChannel) -> None:
     heard: list[str] = []
     other = agent.channel("another line")
     with ThreadPoolExecutor(2) as others:
@@ -178,7 +178,9 @@ def test_the_result_of_a_run_is_told_again_by_its_word_without_a_run(agent: Agen
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
-def test_a_dead_interpreter_restarts_once_and_says_the_loss(channel: GuestChannel, interpreter: Interpreter) -> None:
+def test_a_dead_interpreter_is_restarted_once_and_the_answers_report_the_loss(
+    channel: GuestChannel, interpreter: Interpreter
+) -> None:
     others = [other for other in INTERPRETERS if other != interpreter]
     for each in INTERPRETERS:
         run(channel, each, HOLD[each])
@@ -195,7 +197,7 @@ def test_a_dead_interpreter_restarts_once_and_says_the_loss(channel: GuestChanne
 
 
 @pytest.mark.core
-def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channel: GuestChannel) -> None:
+def test_an_interpreter_that_died_between_two_runs_is_detected_by_the_next(channel: GuestChannel) -> None:
     run(channel, "python", "held = 41")
     run(channel, "bash", f"kill -9 {channel.ping('n').workers['python'].pid}")
     until(lambda: channel.ping("n").workers["python"].pid == 0)
@@ -205,7 +207,7 @@ def test_an_interpreter_that_died_between_two_runs_is_noticed_by_the_next(channe
 
 
 @pytest.mark.core
-def test_an_interpreter_that_was_reset_begins_anew_without_a_complaint(channel: GuestChannel) -> None:
+def test_an_interpreter_that_was_reset_restarts_without_an_error(channel: GuestChannel) -> None:
     child = int(run(channel, "bash", "held=41; sleep 60 & echo $!").stdout)
     channel.reset("bash")
     ran = run(channel, "bash", "echo [$held]")
@@ -214,7 +216,7 @@ def test_an_interpreter_that_was_reset_begins_anew_without_a_complaint(channel: 
     until(lambda: not lives(channel, child))
 
 
-def test_a_reset_ends_what_runs_and_that_run_says_so(channel: GuestChannel) -> None:
+def test_a_reset_ends_the_run_which_reports_it(channel: GuestChannel) -> None:
     with ThreadPoolExecutor(1) as others:
         going = others.submit(
             run, channel, "python", "import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass"
@@ -228,7 +230,7 @@ def test_a_reset_ends_what_runs_and_that_run_says_so(channel: GuestChannel) -> N
     assert not run(channel, "python", "1").restarted
 
 
-def test_code_that_closes_the_answer_pipe_ends_its_interpreter_and_the_answer_says_so(
+def test_code_that_closes_the_answer_channel_ends_its_interpreter_and_the_answer_reports_it(
     channel: GuestChannel,
 ) -> None:
     ran = run(channel, "python", "import os; os.closerange(3, 1024)")
@@ -238,7 +240,7 @@ def test_code_that_closes_the_answer_pipe_ends_its_interpreter_and_the_answer_sa
     assert "1\n" == run(channel, "python", "1").stdout
 
 
-def test_a_program_in_the_interpreters_place_is_heard_to_its_end(channel: GuestChannel) -> None:
+def test_output_of_a_program_that_replaced_the_interpreter_is_read_to_its_end(channel: GuestChannel) -> None:
     ran = run(channel, "python", "import os; os.execvp('bash', ['bash', '-c', 'echo instead; sleep 0.1; exit 6'])")
 
     assert ("instead\n", 6, False) == (ran.stdout, ran.exit_code, ran.session_preserved)
@@ -256,7 +258,7 @@ def test_a_variable_of_one_run_is_for_that_run_alone(channel: GuestChannel) -> N
         assert "None\n" == run(channel, interpreter, show).stdout
 
 
-def test_a_variable_of_one_run_gives_way_to_what_was_there_before(channel: GuestChannel) -> None:
+def test_a_variable_of_one_run_is_restored_to_its_earlier_value(channel: GuestChannel) -> None:
     run(channel, "bash", "MINE=own; export SHOWN=own")
     run(channel, "python", "import os; os.environ['MINE'] = 'own'")
     for interpreter in ("python", "bash"):
@@ -266,7 +268,7 @@ def test_a_variable_of_one_run_gives_way_to_what_was_there_before(channel: Guest
     assert "'own'\n" == run(channel, "python", "os.environ['MINE']").stdout
 
 
-def test_a_variable_is_gone_also_after_a_run_that_was_interrupted(channel: GuestChannel) -> None:
+def test_a_variable_is_removed_also_after_an_interrupted_run(channel: GuestChannel) -> None:
     for interpreter in ("python", "bash"):
         channel.run(interpreter, SPINS[interpreter], timeout_s=0.1, variables={"LENT": "1"})
 
@@ -314,7 +316,7 @@ def test_endless_output_ends_with_its_time(channel: GuestChannel) -> None:
     assert "41\n" == run(channel, "bash", "echo $held").stdout
 
 
-def test_an_interpreter_that_is_not_installed_is_an_answer_and_no_end() -> None:
+def test_an_interpreter_that_is_not_installed_is_an_error_answer_and_no_end() -> None:
     with running(PATH="/nowhere") as agent:
         channel = agent.channel()
         ran = run(channel, "node", "1")
@@ -328,7 +330,7 @@ def test_an_interpreter_that_is_not_installed_is_an_answer_and_no_end() -> None:
         channel.close()
 
 
-def test_nothing_wakes_it_while_nothing_is_asked() -> None:
+def test_an_idle_guest_uses_no_processor() -> None:
     """No timer is left behind by a run, and no interpreter ticks."""
     with running() as agent:
         channel = agent.channel("analysis")
@@ -355,7 +357,7 @@ def switches(pids: list[int]) -> list[int]:
     return [int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:")]
 
 
-def test_its_end_takes_all_that_it_started_along() -> None:
+def test_its_end_also_ends_all_its_children() -> None:
     with running() as agent:
         channel = agent.channel()
         ran = run(channel, "bash", "sleep 60 & echo $! $$")
@@ -396,7 +398,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.sandboxes
-def test_a_node_that_starts_slowly_is_interrupted_once_the_code_begins_and_not_ended(tmp_path: Path) -> None:
+def test_a_slowly_starting_node_is_interrupted_once_the_code_starts_and_not_ended(tmp_path: Path) -> None:
     """Before that it hears no interrupt, and while a script begins an interrupt would end it."""
     (tmp_path / "slow.js").write_text("const until = Date.now() + 2500; while (Date.now() < until) {}")
     with running(NODE_OPTIONS=f"--require={tmp_path / 'slow.js'}") as agent:
@@ -419,7 +421,7 @@ def test_a_node_that_starts_slowly_is_interrupted_once_the_code_begins_and_not_e
     ],
     ids=["ignores", "blocks", "in C", "catches"],
 )
-def test_what_does_not_react_to_an_interrupt_is_ended_and_said_to_be_lost(
+def test_code_that_ignores_an_interrupt_is_ended_and_reported_as_lost(
     channel: GuestChannel, interpreter: Interpreter, code: str
 ) -> None:
     hold(channel, interpreter)
@@ -435,7 +437,7 @@ def test_what_does_not_react_to_an_interrupt_is_ended_and_said_to_be_lost(
 
 
 @pytest.mark.patient
-def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(channel: GuestChannel) -> None:
+def test_a_shell_that_ignores_an_interrupt_is_ended_and_its_state_continues_in_the_next(channel: GuestChannel) -> None:
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, "bash", "trap '' INT; sleep 60; echo never", timeout_s=0.2)
 
@@ -446,7 +448,7 @@ def test_a_shell_that_does_not_react_is_ended_and_its_state_goes_on_in_the_next(
 
 
 @pytest.mark.patient
-def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(channel: GuestChannel) -> None:
+def test_a_shell_that_ignores_every_signal_is_killed_and_reported_as_lost(channel: GuestChannel) -> None:
     run(channel, "bash", HOLD["bash"])
     ran = run(channel, "bash", "trap '' INT HUP; while :; do :; done", timeout_s=0.2)
 
@@ -455,7 +457,7 @@ def test_a_shell_that_does_not_react_to_anything_is_killed_and_said_to_be_lost(c
 
 
 @pytest.mark.patient
-def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: GuestChannel) -> None:
+def test_an_interrupt_without_a_reaction_is_reported_and_loses_nothing(channel: GuestChannel) -> None:
     run(channel, "python", HOLD["python"])
     with ThreadPoolExecutor(1) as others:
         code = "import signal, time; signal.signal(2, signal.SIG_IGN); print('deaf'); time.sleep(3)"
@@ -469,7 +471,7 @@ def test_an_interrupt_that_is_not_heard_is_said_and_loses_nothing(channel: Guest
 
 
 @pytest.mark.patient
-def test_a_time_in_which_all_was_frozen_does_not_count(agent: Agent, channel: GuestChannel) -> None:
+def test_the_time_of_a_pause_does_not_count(agent: Agent, channel: GuestChannel) -> None:
     with ThreadPoolExecutor(1) as others:
         going = others.submit(run, channel, "bash", "sleep 1; echo done", 2.0)
         until(lambda: channel.ping("n").workers["bash"].busy)

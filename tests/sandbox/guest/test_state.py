@@ -54,7 +54,7 @@ def carried(channel: GuestChannel, other: GuestChannel) -> tuple[set[str], set[s
 
 
 @pytest.mark.core
-def test_data_functions_and_classes_of_python_are_as_they_were(channel: GuestChannel, other: GuestChannel) -> None:
+def test_data_functions_and_classes_of_python_are_restored(channel: GuestChannel, other: GuestChannel) -> None:
     python(
         channel,
         """
@@ -119,7 +119,9 @@ os.environ["OF_THE_CODE"] = "1"
     assert "'1'\n" == python(other, "os.environ['OF_THE_CODE']")
 
 
-def test_what_python_cannot_keep_is_named_and_takes_nothing_along(channel: GuestChannel, other: GuestChannel) -> None:
+def test_data_that_python_cannot_store_is_named_with_its_type_and_affects_no_other(
+    channel: GuestChannel, other: GuestChannel
+) -> None:
     python(
         channel,
         """
@@ -152,7 +154,9 @@ file.close()
 
 
 @pytest.mark.core
-def test_the_state_of_a_shell_is_kept_and_its_jobs_are_named_lost(channel: GuestChannel, other: GuestChannel) -> None:
+def test_the_state_of_a_shell_is_restored_and_its_jobs_are_named_as_lost(
+    channel: GuestChannel, other: GuestChannel
+) -> None:
     job = bash(
         channel,
         "declare -A map=([k]='v w'); list=(1 '2 3'); declare -i whole=5; export SHOWN=$'a\\nb'; cd /usr\n"
@@ -172,7 +176,9 @@ def test_the_state_of_a_shell_is_kept_and_its_jobs_are_named_lost(channel: Guest
     assert "v w 2 3 1 0027 /usr\n6\nf x\nhi\n/mine\na\nb\nnoclobber\nusr\nglob\n" == shown
 
 
-def test_plain_data_of_node_is_kept_and_the_rest_is_named_as_lost(channel: GuestChannel, other: GuestChannel) -> None:
+def test_plain_data_of_node_is_restored_and_the_rest_is_named_as_lost(
+    channel: GuestChannel, other: GuestChannel
+) -> None:
     pytest.importorskip("shutil").which("node") or pytest.skip("node is not installed")
     code = (
         "let data = { a: [1, new Map([[1, new Set([2])]])], d: new Date(0), r: /x/g, b: Buffer.from('x'), n: 10n };"
@@ -191,12 +197,12 @@ def test_plain_data_of_node_is_kept_and_the_rest_is_named_as_lost(channel: Guest
     assert "[ true, true, 0, 10n ]\n" == shown.stdout
 
 
-def test_an_interpreter_that_never_ran_is_not_started_to_be_saved(channel: GuestChannel) -> None:
+def test_an_unused_interpreter_is_not_started_to_be_saved(channel: GuestChannel) -> None:
     assert () == channel.save_state().kept
     assert {0} == {worker.pid for worker in channel.ping("n").workers.values()}
 
 
-def test_of_two_saves_at_once_each_has_all_states_and_no_state_waits_in_a_file(
+def test_two_simultaneous_saves_have_all_states_and_no_state_is_left_in_a_file(
     agent: Agent, channel: GuestChannel, other: GuestChannel
 ) -> None:
     """As after a lost connection: the request is sent again while the first is still in progress."""
@@ -225,7 +231,7 @@ def test_of_two_saves_at_once_each_has_all_states_and_no_state_waits_in_a_file(
         assert {"python: fine", "bash: held"} <= set(other.load_state(content).kept)
 
 
-def test_what_is_no_state_is_refused(channel: GuestChannel) -> None:
+def test_an_invalid_state_is_refused(channel: GuestChannel) -> None:
     for content in (
         b"",
         b"{}\n",
@@ -237,7 +243,7 @@ def test_what_is_no_state_is_refused(channel: GuestChannel) -> None:
             channel.load_state(content)
 
 
-def test_a_state_that_is_broken_is_lost_and_ends_nothing(channel: GuestChannel) -> None:
+def test_a_damaged_state_is_lost_and_ends_nothing(channel: GuestChannel) -> None:
     python(channel, "held = 41")
     head = json.dumps({"format": 1, "sizes": {"python": 4, "bash": 5}}).encode()
     loaded = channel.load_state(head + b"\n" + b"none" + b"false")
@@ -247,7 +253,7 @@ def test_a_state_that_is_broken_is_lost_and_ends_nothing(channel: GuestChannel) 
     assert "41\n" == python(channel, "held")
 
 
-def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: GuestChannel) -> None:
+def test_python_of_another_version_reports_that_it_cannot_restore_it(channel: GuestChannel) -> None:
     import pickle
 
     blob = pickle.dumps({"version": (2, 7), "names": b"", "environ": {}, "gone": [], "path": [], "folder": "/"})
@@ -257,7 +263,7 @@ def test_python_of_another_version_says_that_it_cannot_take_it_up(channel: Guest
     assert loaded.lost[0].startswith("python: python (it is of Python 2.7, and this is 3.")
 
 
-def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_kept(channel: GuestChannel) -> None:
+def test_a_removed_name_is_in_no_interpreter_and_in_no_checkpoint(channel: GuestChannel) -> None:
     """The canary of a credential: lent to runs, copied by the code, printed, and left in background output."""
     lent = {"TOKEN": CANARY}
     code: dict[Interpreter, str] = {
@@ -281,7 +287,7 @@ def test_what_is_forgotten_is_in_no_interpreter_any_more_and_in_nothing_that_is_
     assert CANARY not in bash(channel, "set; env") + python(channel, "dict(os.environ), globals()")
 
 
-def test_a_name_that_holds_a_credential_is_not_kept(channel: GuestChannel) -> None:
+def test_a_name_with_a_credential_is_not_stored(channel: GuestChannel) -> None:
     python(channel, f"token = {CANARY!r}\ndef uses(): return {CANARY!r}\nfine = 1")
     bash(channel, f"f() {{ echo {CANARY}; }}")
     saved = channel.save_state([CANARY])

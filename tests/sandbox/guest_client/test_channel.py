@@ -111,7 +111,7 @@ def _frame(stream: socket.socket) -> bytes | None:
 
 
 @pytest.mark.parametrize("cut", ["in the request", "after the request", "before the answer", "in the answer"])
-def test_a_broken_line_is_tried_again_and_the_code_ran_once(agent: Agent, channel: GuestChannel, cut: str) -> None:
+def test_a_cut_connection_is_retried_and_the_code_has_run_once(agent: Agent, channel: GuestChannel, cut: str) -> None:
     channel.run("python", "times = 0", timeout_s=20)
     with closing(Relay(agent, cut)) as relay, closing(GuestChannel(relay.path)) as broken:
         ran = broken.run("python", "import time; time.sleep(0.05); times += 1\nprint('times', times)", timeout_s=20)
@@ -120,14 +120,14 @@ def test_a_broken_line_is_tried_again_and_the_code_ran_once(agent: Agent, channe
     assert "1\n" == channel.run("python", "times", timeout_s=20).stdout
 
 
-def test_a_run_that_is_asked_for_again_by_its_word_gives_what_it_gave(channel: GuestChannel) -> None:
+def test_a_repeated_run_with_its_key_returns_the_first_result(channel: GuestChannel) -> None:
     first = channel.run("python", "import os; os.urandom(8).hex()", timeout_s=20, run="word-1")
 
     assert first == channel.run("python", "import os; os.urandom(8).hex()", timeout_s=20, run="word-1")
     assert first.stdout != channel.run("python", "os.urandom(8).hex()", timeout_s=20, run="word-2").stdout
 
 
-def test_a_run_that_still_runs_is_waited_for_by_whoever_asks_for_it_again(channel: GuestChannel) -> None:
+def test_a_repeated_run_that_still_runs_is_waited_for(channel: GuestChannel) -> None:
     code = "import time; time.sleep(0.2); twice = globals().get('twice', 0) + 1\ntwice"
     with ThreadPoolExecutor(3) as others:
         all_ = [others.submit(channel.run, "python", code, timeout_s=20, run="word-3") for _ in range(3)]
@@ -135,7 +135,7 @@ def test_a_run_that_still_runs_is_waited_for_by_whoever_asks_for_it_again(channe
         assert ["1\n"] * 3 == [each.result().stdout for each in all_]
 
 
-def test_an_answer_that_is_no_longer_held_is_not_earned_by_running_again(channel: GuestChannel) -> None:
+def test_a_dropped_answer_does_not_run_the_code_again(channel: GuestChannel) -> None:
     channel.run("python", "ran_often = 1", timeout_s=20, run="word-4")
     channel.forget([], [])
     ran = channel.run("python", "ran_often += 1", timeout_s=20, run="word-4")
@@ -145,14 +145,14 @@ def test_an_answer_that_is_no_longer_held_is_not_earned_by_running_again(channel
     assert "1\n" == channel.run("python", "ran_often", timeout_s=20).stdout
 
 
-def test_the_seeds_ids_are_no_such_words(agent: Agent) -> None:
+def test_the_ids_of_the_specification_are_no_keys(agent: Agent) -> None:
     """A client of the seed may count from one on each connection."""
     for code in ("echo a", "echo b"):
         assert f"{code[-1]}\n" == agent.connect().ask(id="req-1", interpreter="bash", code=code)["stdout"]
     agent.hang_up()
 
 
-def test_where_the_agent_dies_during_a_run_it_is_said_that_nobody_knows_and_nothing_is_sent_to_the_next() -> None:
+def test_if_the_agent_dies_during_a_run_the_result_is_unknown_and_nothing_is_sent_to_the_next() -> None:
     with running() as agent:
         channel = agent.channel()
         with ThreadPoolExecutor(1) as others:
@@ -171,7 +171,9 @@ def test_where_the_agent_dies_during_a_run_it_is_said_that_nobody_knows_and_noth
         channel.close()
 
 
-def test_where_nobody_listens_it_soon_says_nothing_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_listener_nothing_is_done_and_that_is_reported_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert sum(connection.PAUSES_S) < 2.5
     monkeypatch.setattr(connection, "PAUSES_S", (0.01, 0.02))
     channel = GuestChannel(str(tmp_path / "none"))
@@ -182,7 +184,7 @@ def test_where_nobody_listens_it_soon_says_nothing_was_done(tmp_path: Path, monk
     assert "Nothing was done." == lost.value.hint
 
 
-def test_one_who_listens_and_is_silent_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_listener_gets_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code inside can stop the agent there (`kill -STOP`); a wait for each of many tries would be a minute and more."""
     monkeypatch.setattr(connection, "LIMIT_S", 0.05)
     with socket.socket(socket.AF_UNIX) as silent:
@@ -198,7 +200,7 @@ def test_one_who_listens_and_is_silent_is_asked_once(tmp_path: Path, monkeypatch
     assert not lost.value.may_have_run
 
 
-def test_an_agent_that_comes_a_little_later_is_waited_for(agent: Agent, tmp_path: Path) -> None:
+def test_a_late_agent_is_waited_for(agent: Agent, tmp_path: Path) -> None:
     path = agent.folder / "later"
     channel = GuestChannel(str(path))
     timer = threading.Timer(0.1, path.symlink_to, [agent.path])
@@ -217,7 +219,7 @@ def test_an_agent_that_comes_a_little_later_is_waited_for(agent: Agent, tmp_path
     ],
     ids=["nothing", "no json", "endless", "half", "other types"],
 )  # fmt: skip
-def test_what_lies_is_refused_and_never_believed(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+def test_an_invalid_answer_is_refused(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     """The agent's socket may be answered by whatever runs in the sandbox."""
     monkeypatch.setattr(connection, "PAUSES_S", (0.01, 0.02))
     with running() as agent:
@@ -247,14 +249,14 @@ def test_what_lies_is_refused_and_never_believed(monkeypatch: pytest.MonkeyPatch
             each.close()
 
 
-def test_code_that_is_no_text_or_too_long_is_refused_here(channel: GuestChannel) -> None:
+def test_code_that_is_not_text_or_too_long_is_refused_here(channel: GuestChannel) -> None:
     with pytest.raises(UsageError, match="not Unicode text"):
         channel.run("python", "'\udcff'", timeout_s=20)
     with pytest.raises(UsageError, match="frame too large"):
         channel.run("python", "x" * (17 << 20), timeout_s=20)
 
 
-def test_what_a_listener_raises_is_raised_here_and_the_run_goes_on(channel: GuestChannel) -> None:
+def test_an_error_of_a_listener_is_raised_here_and_the_run_continues(channel: GuestChannel) -> None:
     def hear(stream: str, text: str) -> None:
         raise KeyError(text)
 
@@ -264,7 +266,7 @@ def test_what_a_listener_raises_is_raised_here_and_the_run_goes_on(channel: Gues
 
 
 @pytest.mark.sandboxes
-def test_a_run_is_waited_for_while_its_sandbox_sleeps(
+def test_a_run_is_waited_for_while_its_sandbox_is_paused(
     agent: Agent, channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "LOOK_S", 0.1)
@@ -283,7 +285,7 @@ def test_a_run_is_waited_for_while_its_sandbox_sleeps(
 
 
 @pytest.mark.sandboxes
-def test_a_run_of_an_agent_that_is_silent_beyond_its_time_is_given_up(
+def test_a_run_of_an_agent_that_is_silent_beyond_its_time_limit_is_given_up(
     agent: Agent, channel: GuestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channels, "EXTRA_S", 0.2)
@@ -298,7 +300,7 @@ def test_a_run_of_an_agent_that_is_silent_beyond_its_time_is_given_up(
     assert lost.value.may_have_run
 
 
-def test_closing_ends_the_waiting_and_not_the_run(agent: Agent, channel: GuestChannel) -> None:
+def test_closing_ends_the_wait_and_not_the_run(agent: Agent, channel: GuestChannel) -> None:
     closing = agent.channel()
     with ThreadPoolExecutor(1) as others:
         going = others.submit(closing.run, "bash", "sleep 0.2; stayed=1", timeout_s=20)
@@ -312,7 +314,7 @@ def test_closing_ends_the_waiting_and_not_the_run(agent: Agent, channel: GuestCh
         closing.ping("n")
 
 
-def test_a_ping_says_who_answers_and_how_the_interpreters_stand(agent: Agent, channel: GuestChannel) -> None:
+def test_a_ping_returns_the_pid_and_the_state_of_the_interpreters(agent: Agent, channel: GuestChannel) -> None:
     channel.reset("bash")
     before = channel.ping("nonce")
     channel.run("bash", ":", timeout_s=20)
@@ -339,7 +341,7 @@ def test_an_agent_without_the_nonce_is_not_trusted(channel: GuestChannel, monkey
         channel.ping("mine")
 
 
-def test_interpreters_that_were_warmed_run_at_once(channel: GuestChannel) -> None:
+def test_warm_interpreters_run_at_once(channel: GuestChannel) -> None:
     channel.reset("python")
     assert {} == channel.prewarm(["python", "bash"])
 
@@ -358,7 +360,7 @@ def test_a_volatile_file_is_written_whole_with_its_mode_and_its_folders(agent: A
     assert [path] == [*path.parent.iterdir()]
 
 
-def test_a_volatile_file_goes_nowhere_else_where_a_link_was_laid_for_it(agent: Agent, channel: GuestChannel) -> None:
+def test_a_volatile_file_is_not_written_through_a_link(agent: Agent, channel: GuestChannel) -> None:
     target, link = agent.folder / "target", agent.folder / "link"
     target.write_text("as it was", "utf-8")
     link.symlink_to(target)
@@ -368,12 +370,14 @@ def test_a_volatile_file_goes_nowhere_else_where_a_link_was_laid_for_it(agent: A
     assert not link.is_symlink()
 
 
-def test_a_volatile_file_that_cannot_be_written_is_an_error_that_says_why(channel: GuestChannel) -> None:
+def test_a_volatile_file_that_cannot_be_written_is_an_error_with_its_reason(channel: GuestChannel) -> None:
     with pytest.raises(SandboxError, match="write_volatile"):
         channel.write_volatile("/proc/none/x", b"", 0o600)
 
 
-def test_a_service_starts_once_is_found_on_its_port_and_starts_again(agent: Agent, channel: GuestChannel) -> None:
+def test_a_service_is_started_once_is_found_on_its_port_and_is_started_again(
+    agent: Agent, channel: GuestChannel
+) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -394,7 +398,7 @@ def test_a_service_starts_once_is_found_on_its_port_and_starts_again(agent: Agen
     assert not channel.listens(port)
 
 
-def test_a_clock_that_is_right_is_left_alone(agent: Agent, channel: GuestChannel) -> None:
+def test_a_correct_clock_is_left_alone(agent: Agent, channel: GuestChannel) -> None:
     """Here it is this machine's own, which nobody sets."""
     assert abs(channel.set_clock(time.time())) < 0.5
     assert not agent.connect().ask(type="set_clock", now=time.time())["set"]
@@ -402,7 +406,7 @@ def test_a_clock_that_is_right_is_left_alone(agent: Agent, channel: GuestChannel
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(12, marks=pytest.mark.nightly)])
-def test_a_signal_that_comes_as_another_ends_a_run_is_not_the_next_ones(channel: GuestChannel, rounds: int) -> None:
+def test_a_signal_that_arrives_at_the_end_of_a_run_is_not_for_the_next_one(channel: GuestChannel, rounds: int) -> None:
     """node itself keeps it, in every fourth try, and ends whatever runs next."""
     thrice = "for (let n = 0; n < 3; n++) process.kill(process.pid, 'SIGINT')"
     goes_on = "for (const end = Date.now() + 10; Date.now() < end;); 'it went on'"
@@ -421,7 +425,7 @@ def test_many_threads_use_one_channel(channel: GuestChannel) -> None:
         assert [f"{n}\n" for n in range(40)] == [*said]
 
 
-def test_variables_of_the_surroundings_are_there_for_interpreters_that_run_and_those_that_come() -> None:
+def test_variables_of_the_environment_are_set_for_running_and_future_interpreters() -> None:
     """And code may change them: they are given once, not with each run."""
     asks = {
         "bash": "echo $WAY",

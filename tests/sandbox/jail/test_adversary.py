@@ -38,13 +38,13 @@ def at_once(kasmon: Cli, *wishes: tuple[str, ...]) -> list[Done]:
         line.close()
 
 
-def test_of_two_that_make_one_name_at_once_one_is_told_that_it_is_taken(kasmon: Cli) -> None:
+def test_of_two_simultaneous_creators_of_one_name_one_gets_an_error(kasmon: Cli) -> None:
     assert [0, 4] == sorted(done.code for done in at_once(kasmon, ("create", "lab"), ("create", "lab")))
     assert 1 == len(kasmon.json("sandbox", "ls")["sandboxes"])
     assert "on\n" == kasmon("sandbox", "run", "lab", "echo on").out
 
 
-def test_what_several_wish_at_once_is_done_one_after_the_other_and_each_code_once(kasmon: Cli) -> None:
+def test_simultaneous_commands_are_executed_one_after_the_other_and_each_code_once(kasmon: Cli) -> None:
     kasmon("sandbox", "create", "lab")
     kasmon("sandbox", "run", "lab", "--env", "python", "x = 40")
 
@@ -55,7 +55,7 @@ def test_what_several_wish_at_once_is_done_one_after_the_other_and_each_code_onc
     assert "42\n" == kasmon("sandbox", "run", "lab", "--env", "python", "print(x)").out
 
 
-def test_who_removes_all_meanwhile_leaves_nothing_and_those_who_wait_are_told(kasmon: Cli) -> None:
+def test_a_simultaneous_removal_of_all_leaves_nothing_and_waiting_callers_get_an_error(kasmon: Cli) -> None:
     kasmon("sandbox", "create", "lab")
     [lab] = kasmon.json("sandbox", "ls")["sandboxes"]
     log = kasmon.paths.log(lab["id"])
@@ -92,7 +92,7 @@ def test_a_name_that_looks_like_a_path_is_a_name(kasmon: Cli, name: str) -> None
     ],
     ids=["kills all", "kills the agent", "kills its shell", "closes its output", "leaves daemons"],
 )
-def test_whatever_code_does_to_its_sandbox_the_next_run_is_answered_and_knows_what_is_kept(
+def test_after_any_code_the_next_run_is_answered_with_the_kept_state(
     kasmon: Cli, code: str, said: str, kept: str
 ) -> None:
     kasmon("sandbox", "create", "lab")

@@ -198,7 +198,7 @@ def _is_x86() -> None:
 
 
 @pytest.mark.usefixtures("_is_x86")
-def test_what_is_tried_from_inside_fails(jailed_agent: Make) -> None:
+def test_each_attack_from_the_guest_fails(jailed_agent: Make) -> None:
     jailed = jailed_agent()
     attacks = {each.name: (each.code, each.guarded) for each in TABLE} | ALWAYS
     said = {name: jailed.run(f"{PRELUDE}\n{code}") for name, (code, _) in attacks.items()}
@@ -210,7 +210,9 @@ def test_what_is_tried_from_inside_fails(jailed_agent: Make) -> None:
 
 @pytest.mark.usefixtures("_is_x86")
 @pytest.mark.parametrize("attack", TABLE, ids=lambda attack: attack.name)
-def test_without_its_guard_it_gets_on(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, attack: Attack) -> None:
+def test_without_its_guard_the_attack_succeeds(
+    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, attack: Attack
+) -> None:
     with unguarded(monkeypatch, attack.without, filter_too=attack.filter_too):
         jailed = jailed_agent()
     did = jailed.run(f"{PRELUDE}\n{attack.code}")
@@ -221,7 +223,7 @@ def test_without_its_guard_it_gets_on(jailed_agent: Make, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_the_environment_of_whoever_made_the_jail_is_not_read_inside(
+def test_the_environment_of_the_creator_is_not_readable_in_the_guest(
     jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     monkeypatch.setenv("CANARY", "sings")
@@ -233,7 +235,9 @@ def test_the_environment_of_whoever_made_the_jail_is_not_read_inside(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_no_open_file_of_ours_is_inherited(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_no_open_file_of_the_host_is_inherited(
+    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     if not guarded:
         popen = subprocess.Popen
 
@@ -258,7 +262,9 @@ def test_no_open_file_of_ours_is_inherited(jailed_agent: Make, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_nobody_is_reached_by_the_network(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_no_address_outside_is_reached_by_the_network(
+    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     """Without the guard they share our network: they reach what listens on this machine alone, by port and by name."""
     with contextlib.ExitStack() as kept:
         port = kept.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
@@ -277,7 +283,9 @@ def test_nobody_is_reached_by_the_network(jailed_agent: Make, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_no_process_of_this_machine_is_seen(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_no_process_of_this_machine_is_visible(
+    jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     with contextlib.nullcontext() if guarded else unguarded(monkeypatch, ["--unshare-pid"]):
         jailed = jailed_agent()
     did = jailed.run("import os; print(len([name for name in os.listdir('/proc') if name.isdigit()]))")
@@ -288,7 +296,7 @@ def test_no_process_of_this_machine_is_seen(jailed_agent: Make, monkeypatch: pyt
     assert guarded is (int(did.out) <= 4), did
 
 
-def test_a_program_of_roots_makes_nobody_root(jailed_agent: Make) -> None:
+def test_a_setuid_program_gives_no_root(jailed_agent: Make) -> None:
     did = jailed_agent().run(
         "import subprocess\n"
         "done = subprocess.run(['/usr/bin/su', '-c', 'id -u'], input='', capture_output=True, text=True)\n"
@@ -300,7 +308,7 @@ def test_a_program_of_roots_makes_nobody_root(jailed_agent: Make) -> None:
     assert not did.out.startswith("0")
 
 
-def test_a_link_that_is_planted_in_the_workspace_is_not_followed(jailed_agent: Make, tmp_path: Path) -> None:
+def test_a_link_in_the_workspace_is_not_followed(jailed_agent: Make, tmp_path: Path) -> None:
     """Whoever measures or removes a workspace outside sees the link, and not what it leads to."""
     big = tmp_path / "big"
     big.mkdir()
@@ -332,7 +340,7 @@ def test_removing_everything_in_one_jail_leaves_the_other_whole(jailed_agent: Ma
     assert one.run("print(1 + 1)").out.strip() in ("2", "")
 
 
-def test_whoever_kills_everybody_inside_kills_nobody_outside(jailed_agent: Make) -> None:
+def test_killing_every_process_in_the_guest_kills_none_outside(jailed_agent: Make) -> None:
     one, other = jailed_agent("a"), jailed_agent("b")
     with contextlib.suppress(OSError):
         one.run("import os, signal; os.kill(-1, signal.SIGKILL)")

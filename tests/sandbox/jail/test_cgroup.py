@@ -98,7 +98,7 @@ def states(pids: list[int]) -> set[bytes]:
     return {told[0] for pid in pids if (told := fields(pid))}
 
 
-def test_all_of_a_family_stands_still_and_goes_on(family: Callable[[str], Family]) -> None:
+def test_all_processes_of_a_group_are_paused_and_continue(family: Callable[[str], Family]) -> None:
     busy = family(BUSY.format("os.fork(); os.fork()"))
     stopped = cgroup.stop_tree(busy.child.pid)
     assert stopped is not None
@@ -112,7 +112,7 @@ def test_all_of_a_family_stands_still_and_goes_on(family: Callable[[str], Family
     assert not states(busy.pids) & {b"T"}
 
 
-def test_nobody_is_born_behind_our_back(family: Callable[[str], Family]) -> None:
+def test_no_process_is_forked_during_the_pause(family: Callable[[str], Family]) -> None:
     """It forks as fast as it can, and its children lose their parents."""
     breeding = family(BREEDS)
     stopped = cgroup.stop_tree(breeding.child.pid)
@@ -124,7 +124,7 @@ def test_nobody_is_born_behind_our_back(family: Callable[[str], Family]) -> None
     assert set(first) <= set(stopped[0])
 
 
-def test_one_look_would_not_be_enough(family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_scan_would_not_be_enough(family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without looking again until nobody new is found, somebody gets away."""
     looked: dict[int, list[int]] = {}
 
@@ -146,7 +146,7 @@ def test_one_look_would_not_be_enough(family: Callable[[str], Family], monkeypat
     assert any(gets_away() for _ in range(30))
 
 
-def test_who_was_stopped_before_stays_stopped(family: Callable[[str], Family]) -> None:
+def test_a_process_stopped_before_stays_stopped(family: Callable[[str], Family]) -> None:
     one = family(BUSY.format(STOPS_ONE))
     stopped = cgroup.stop_tree(one.child.pid)
     assert stopped is not None
@@ -159,7 +159,9 @@ def test_who_was_stopped_before_stays_stopped(family: Callable[[str], Family]) -
     cgroup.continue_tree(one.child.pid)
 
 
-def test_on_a_full_disk_those_sleep_of_whom_nobody_was_stopped(family: Callable[[str], Family], tmp_path: Path) -> None:
+def test_on_a_full_disk_groups_without_stopped_processes_are_paused(
+    family: Callable[[str], Family], tmp_path: Path
+) -> None:
     busy, note = family(BUSY.format("os.fork()")), tmp_path / "stopped.json"
     note.write_text("[1]")  # left by another time
     with full_disk():
@@ -171,7 +173,7 @@ def test_on_a_full_disk_those_sleep_of_whom_nobody_was_stopped(family: Callable[
     until(lambda: not states(busy.pids) & {b"T"})
 
 
-def test_where_nobody_can_note_who_was_stopped_all_go_on(family: Callable[[str], Family], tmp_path: Path) -> None:
+def test_if_stopped_processes_cannot_be_logged_all_continue(family: Callable[[str], Family], tmp_path: Path) -> None:
     mixed = family(BUSY.format(STOPS_ONE))
     with full_disk(), pytest.raises(OSError, match="too large"):
         cgroup.freeze_jail(mixed.child.pid, None, tmp_path / "stopped.json")
@@ -179,7 +181,9 @@ def test_where_nobody_can_note_who_was_stopped_all_go_on(family: Callable[[str],
     until(lambda: 1 == len([pid for pid in mixed.pids if b"T" in states([pid])]))
 
 
-def test_one_that_will_not_stop_lets_all_run(family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_stop_lets_all_continue(
+    family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch
+) -> None:
     busy = family(BUSY.format("os.fork()"))
     monkeypatch.setattr(cgroup, "is_stopped", lambda pid: False)
 
@@ -187,7 +191,7 @@ def test_one_that_will_not_stop_lets_all_run(family: Callable[[str], Family], mo
     until(lambda: not states(busy.pids) & {b"T"})
 
 
-def test_children_are_found_also_where_the_kernel_does_not_list_them(
+def test_children_are_found_also_if_the_kernel_does_not_list_them(
     family: Callable[[str], Family], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = family(BUSY.format("os.fork(); os.fork()"))
@@ -217,7 +221,7 @@ def counted(one: JailedAgent) -> int:
 
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("grouped", [True, False], ids=["by a group", "by signals"])
-def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
+def test_a_jail_is_paused_and_resumes_with_its_whole_state(
     jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool
 ) -> None:
     if not grouped:
@@ -242,7 +246,7 @@ def test_a_jail_sleeps_and_comes_back_with_all_that_it_held(
 
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("grouped", [True, False], ids=["by a group", "by signals"])
-def test_a_jail_that_sleeps_is_destroyed(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
+def test_a_paused_jail_can_be_destroyed(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
     if not grouped:
         monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
     one = jailed_agent()
@@ -256,7 +260,7 @@ def test_a_jail_that_sleeps_is_destroyed(jailed_agent: Make, monkeypatch: pytest
 
 
 @pytest.mark.sandboxes
-def test_a_shell_inside_does_not_notice_that_it_slept(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_in_the_guest_does_not_detect_the_pause(jailed_agent: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell with job control would take its child for one that a person stopped."""
     monkeypatch.setattr(cgroup, "find_group", lambda *_: None)
     one = jailed_agent()

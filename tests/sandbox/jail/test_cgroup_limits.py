@@ -82,7 +82,9 @@ def test_a_fork_bomb_ends_at_the_limit_and_another_jail_does_not_feel_it(
 
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("guarded", [True, False])
-def test_memory_ends_at_a_limit_and_agents_go_on(small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_memory_ends_at_the_limit_and_the_agent_continues(
+    small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     if not guarded:
         monkeypatch.setattr(jail, "build_limit_prefix", lambda *_, **__: [])
     one = small()
@@ -105,7 +107,7 @@ def test_memory_behind_files_ends_at_the_limit(small: Make) -> None:
 
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_file_grows_to_the_limit(small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_a_file_grows_up_to_the_limit(small: Make, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
     if not guarded:
         monkeypatch.setattr(jail, "build_limit_prefix", lambda *_, **__: [])
     one = small()
@@ -117,7 +119,7 @@ def test_a_file_grows_to_the_limit(small: Make, monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.sandboxes
-def test_limits_cannot_be_raised_inside(small: Make) -> None:
+def test_limits_cannot_be_raised_in_the_guest(small: Make) -> None:
     did = small().run(
         "import resource as r\n"
         "for name in ('DATA', 'NPROC', 'FSIZE', 'NOFILE', 'CORE', 'MEMLOCK'):\n"
@@ -138,7 +140,7 @@ def test_limits_cannot_be_raised_inside(small: Make) -> None:
 
 
 @pytest.mark.sandboxes
-def test_the_meters_show_what_is_used_beside_what_is_allowed(jailed_agent: Make) -> None:
+def test_the_meters_show_usage_and_limit(jailed_agent: Make) -> None:
     one = jailed_agent()
     before, used_s = one.jail.usage(one.policy, one.runtime), cpu_s(one.runtime.pid)
     one.run(
@@ -214,7 +216,7 @@ def need_limits() -> None:
 
 
 @pytest.mark.sandboxes
-def test_all_of_a_jail_together_has_the_memory_of_its_group_and_its_agent_goes_on(small: Make) -> None:
+def test_all_of_a_jail_together_has_the_memory_of_its_group_and_its_agent_continues(small: Make) -> None:
     """Each of its processes takes less than the limit, which is for all of them: the kernel ends one."""
     need_limits()
     one = small()
@@ -235,7 +237,7 @@ def test_all_of_a_jail_together_has_the_processors_of_its_group(small: Make) -> 
     assert float(small().run(BUSY, 60.0).out) <= 3 * 1.3 * SMALL.cpus
 
 
-def test_the_limits_are_words_in_front_of_a_command() -> None:
+def test_the_limits_are_a_prefix_of_a_command() -> None:
     size = SIZES["build"]
 
     assert "--data=7:7" in build_limit_prefix(size, data_bytes=7)
@@ -280,11 +282,11 @@ def test_the_group_is_made_where_its_limits_hold(tmp_path: Path) -> None:
     assert tmp_path / "none" / "user" / "app" / "here" / "kasmon-abcdefgh" == nothing.folder
 
 
-def test_where_there_are_no_groups_there_is_none(tmp_path: Path) -> None:
+def test_without_control_groups_there_is_no_group(tmp_path: Path) -> None:
     assert find_group("abcdefgh", tmp_path) is None
 
 
-def test_a_group_holds_what_it_has_controllers_for(tmp_path: Path) -> None:
+def test_a_group_limits_only_with_its_controllers(tmp_path: Path) -> None:
     made = Cgroup(tmp_path)
     for name in ("memory.max", "cpu.max"):
         (tmp_path / name).write_text("max")
@@ -305,7 +307,7 @@ def test_the_meters_of_a_missing_process_are_at_nothing_and_our_own_are_about_ri
     assert used.processes >= 1
 
 
-def test_a_folder_with_too_much_in_it_is_measured_for_as_long_as_allowed(tmp_path: Path) -> None:
+def test_a_folder_with_too_much_content_is_measured_within_a_time_limit(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / str(number)).mkdir()
 

@@ -95,7 +95,7 @@ def kept(can_jail: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
     remove_tree(root)
 
 
-def test_a_jail_that_sleeps_holds_no_credential_and_has_it_again_when_it_wakes(kept: Kept) -> None:
+def test_a_paused_jail_holds_no_credential_and_has_it_again_when_it_resumes(kept: Kept) -> None:
     for interpreter, code in HOLDS.items():
         kept.run(interpreter, code)
     kept.run("bash", "exit 3")
@@ -122,7 +122,7 @@ def test_a_jail_that_sleeps_holds_no_credential_and_has_it_again_when_it_wakes(k
         assert named in kept.told()
 
 
-def test_what_is_kept_of_a_jail_holds_no_credential(kept: Kept) -> None:
+def test_a_checkpoint_of_a_jail_holds_no_credential(kept: Kept) -> None:
     for interpreter, code in HOLDS.items():
         kept.run(interpreter, code)
 

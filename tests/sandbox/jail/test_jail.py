@@ -47,7 +47,7 @@ def left_of(jail: Jail) -> set[str]:
     return {path.name for path in found}
 
 
-def test_a_jail_answers_once_it_is_made_and_is_gone_with_all_of_it_when_it_is_destroyed(jailed_agent: Make) -> None:
+def test_a_jail_answers_once_it_is_created_and_is_gone_completely_when_it_is_destroyed(jailed_agent: Make) -> None:
     one = jailed_agent()
     one.run("open('/workspace/file', 'w').write('kept'); open('/home/sandbox/.note', 'w')")
     assert one.lives()
@@ -62,7 +62,7 @@ def test_a_jail_answers_once_it_is_made_and_is_gone_with_all_of_it_when_it_is_de
     assert set() == left_of(one.jail)
 
 
-def test_its_processes_are_an_ordinary_users_and_do_not_hang_on_ours(jailed_agent: Make) -> None:
+def test_its_processes_are_an_ordinary_users_and_not_children_of_the_creator(jailed_agent: Make) -> None:
     one = jailed_agent()
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{one.runtime.pid}/status").read_text().splitlines())
 
@@ -71,7 +71,7 @@ def test_its_processes_are_an_ordinary_users_and_do_not_hang_on_ours(jailed_agen
     assert os.getsid(one.runtime.pid) not in (os.getsid(0), 0)
 
 
-def test_a_jail_outlives_whoever_made_it_and_is_adopted_by_the_next_one(jail: Jail) -> None:
+def test_a_jail_outlives_its_creator_and_is_adopted_by_the_next_one(jail: Jail) -> None:
     """Its maker is killed before it could tell anybody."""
     maker = subprocess.run(
         [sys.executable, "-P", "-c", MAKES_ONE],
@@ -91,7 +91,7 @@ def test_a_jail_outlives_whoever_made_it_and_is_adopted_by_the_next_one(jail: Ja
     assert set() == left_of(jail)
 
 
-def test_a_maker_that_dies_half_way_leaves_what_the_next_destroy_ends(jail: Jail) -> None:
+def test_a_creator_that_dies_halfway_leaves_parts_that_the_next_destroy_ends(jail: Jail) -> None:
     """At the worst moment: those inside run, and nobody has noted it."""
     dies = MAKES_ONE.replace(
         "runtime = ",
@@ -116,7 +116,7 @@ def test_another_process_of_the_same_number_is_not_the_jail(jailed_agent: Make) 
     assert one.lives()
 
 
-def test_destroying_by_a_note_of_another_time_kills_nobody_else(jailed_agent: Make) -> None:
+def test_destroying_by_an_old_note_kills_no_other_process(jailed_agent: Make) -> None:
     bystander = subprocess.Popen(["sleep", "60"])
     try:
         one = jailed_agent()
@@ -135,7 +135,7 @@ def test_destroying_by_a_note_of_another_time_kills_nobody_else(jailed_agent: Ma
     [(FALLS, "it gives no reason"), ("import time; time.sleep(60)", "within 1 s"), (None, "main.py")],
     ids=["ends at once", "is never ready", "is not there"],
 )
-def test_of_a_jail_whose_agent_does_not_come_up_nothing_is_left(
+def test_a_jail_whose_agent_does_not_start_leaves_nothing(
     jail: Jail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, agent: str | None, said: str
 ) -> None:
     monkeypatch.setattr(start, "READY_S", 1.0)
@@ -149,7 +149,7 @@ def test_of_a_jail_whose_agent_does_not_come_up_nothing_is_left(
     assert holder(jail.host_folders.of(policy().session) / "lock") is None
 
 
-def test_what_bubblewrap_refuses_is_told_as_it_said_it(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_bubblewrap_is_reported_unchanged(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "encode_arguments", lambda words: b"--no-such-option\0")
 
     with pytest.raises(SandboxError, match="no-such-option"):
@@ -157,7 +157,7 @@ def test_what_bubblewrap_refuses_is_told_as_it_said_it(jail: Jail, monkeypatch: 
     assert set() == left_of(jail)
 
 
-def test_what_the_agent_prints_for_itself_is_kept_up_to_a_limit(jail: Jail, tmp_path: Path) -> None:
+def test_the_agents_own_output_is_kept_up_to_a_limit(jail: Jail, tmp_path: Path) -> None:
     talks = "import os\nfor _ in range(99):\n    try: os.write(2, bytes(4096))\n    except OSError: pass\n"
     (tmp_path / "main.py").write_text(talks + (TINY / "main.py").read_text())
     runtime = Jail(inside=tmp_path).create(policy())
@@ -166,7 +166,7 @@ def test_what_the_agent_prints_for_itself_is_kept_up_to_a_limit(jail: Jail, tmp_
     assert jail.find(policy(), runtime)
 
 
-def test_nothing_of_it_stands_on_a_command_line(jailed_agent: Make, shared: Path) -> None:
+def test_no_content_of_it_is_on_a_command_line(jailed_agent: Make, shared: Path) -> None:
     project = open_to_others(shared / "secret-project")
     one = jailed_agent(project=str(project))
 
@@ -174,7 +174,7 @@ def test_nothing_of_it_stands_on_a_command_line(jailed_agent: Make, shared: Path
     assert b"" == Path(f"/proc/{one.runtime.pid}/environ").read_bytes()
 
 
-def test_a_jail_sees_what_its_policy_names_and_writes_where_it_may(jailed_agent: Make, shared: Path) -> None:
+def test_a_jail_sees_its_allowed_folders_and_writes_only_where_permitted(jailed_agent: Make, shared: Path) -> None:
     project, tools, notes = (open_to_others(shared / name) for name in ("project", "tools", "notes"))
     (project / "readme").write_text("here")
     one = jailed_agent(
@@ -194,7 +194,7 @@ def test_a_jail_sees_what_its_policy_names_and_writes_where_it_may(jailed_agent:
     assert "here /workspace /home/sandbox 1000 sandbox" == did.out.splitlines()[-1]
 
 
-def test_the_project_is_writable_only_where_that_was_asked_for(jailed_agent: Make, shared: Path) -> None:
+def test_the_project_is_writable_only_if_requested(jailed_agent: Make, shared: Path) -> None:
     project = open_to_others(shared / "project")
     code = "open('/project/file', 'w')"
 
@@ -203,7 +203,7 @@ def test_the_project_is_writable_only_where_that_was_asked_for(jailed_agent: Mak
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
-def test_a_folder_of_roots_is_copied_and_that_is_said(jailed_agent: Make, tmp_path: Path) -> None:
+def test_a_folder_of_root_is_copied_and_that_is_reported(jailed_agent: Make, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "deep").mkdir(parents=True)
     (work / "deep" / "file").write_text("of root")
@@ -220,7 +220,7 @@ def test_a_folder_of_roots_is_copied_and_that_is_said(jailed_agent: Make, tmp_pa
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
-def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(jailed_agent: Make, tmp_path: Path) -> None:
+def test_a_copy_is_removed_with_its_session_unless_it_has_changes(jailed_agent: Make, tmp_path: Path) -> None:
     """What differs is somebody's work, and nowhere else: it stays, and is named. All the rest of its ground goes."""
     (tmp_path / "work").mkdir(mode=0o700)
     (tmp_path / "work" / "file").write_text("of root")
@@ -238,7 +238,9 @@ def test_a_copy_goes_with_its_session_but_for_one_in_which_somebody_worked(jaile
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root has folders that its jails may not use")
-def test_a_too_large_folder_of_root_is_refused(jail: Jail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_of_roots_that_is_too_large_to_copy_is_refused(
+    jail: Jail, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(host_folders, "COPY_BYTES", 1000)
     (tmp_path / "big").write_bytes(bytes(1001))
 
@@ -247,7 +249,7 @@ def test_a_too_large_folder_of_root_is_refused(jail: Jail, monkeypatch: pytest.M
     assert set() == left_of(jail)
 
 
-def test_folders_that_no_sandbox_may_have_are_refused(jail: Jail, tmp_path: Path, shared: Path) -> None:
+def test_forbidden_folders_are_refused(jail: Jail, tmp_path: Path, shared: Path) -> None:
     state = user_paths().state
     refused = ["/", "/etc", "/root", "/proc/1", "/no/such"]
     refused += map(str, (state, state.parent, state / "sessions" / "x"))
@@ -262,7 +264,7 @@ def test_folders_that_no_sandbox_may_have_are_refused(jail: Jail, tmp_path: Path
     assert set() == left_of(jail)
 
 
-def test_what_is_proven_is_what_the_kernel_says_from_inside_and_outside(jailed_agent: Make) -> None:
+def test_the_proof_uses_values_of_the_kernel_from_inside_and_outside(jailed_agent: Make) -> None:
     one = jailed_agent()
 
     assert (True, ()) == msgspec.structs.astuple(one.jail.prove(one.policy, one.runtime.pid))
@@ -280,7 +282,7 @@ def test_what_is_proven_is_what_the_kernel_says_from_inside_and_outside(jailed_a
     ],
     ids=["net", "ipc", "seccomp", "root", "settings"],
 )
-def test_a_proof_tells_what_is_not_as_it_should_be(
+def test_a_proof_reports_any_difference(
     jailed_agent: Make, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
 ) -> None:
     with unguarded(monkeypatch, words):
@@ -291,14 +293,14 @@ def test_a_proof_tells_what_is_not_as_it_should_be(
     assert any(said in mismatch for mismatch in shown.mismatches) or not said, shown
 
 
-def test_our_own_process_proves_nothing(jail: Jail) -> None:
+def test_the_process_of_kasmon_proves_nothing(jail: Jail) -> None:
     shown = jail.prove(policy(), os.getpid())
 
     assert not shown.ok
     assert len(shown.mismatches) >= 9
 
 
-def test_a_jail_keeps_no_memory_on_disk(jailed_agent: Make) -> None:
+def test_a_jail_stores_no_memory_on_disk(jailed_agent: Make) -> None:
     one = jailed_agent()
 
     with pytest.raises(UnableError):
@@ -307,7 +309,7 @@ def test_a_jail_keeps_no_memory_on_disk(jailed_agent: Make) -> None:
         one.jail.pause(one.policy, SandboxRuntime(pid=one.runtime.pid, started=1.0))
 
 
-def test_what_cannot_be_limited_here_is_said(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_limits_are_reported(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(cgroup, "find_group", lambda *_: None)
         tried = jail.probe()
@@ -316,7 +318,7 @@ def test_what_cannot_be_limited_here_is_said(jail: Jail, monkeypatch: pytest.Mon
     assert "no control group" in tried.why
 
 
-def test_trying_the_tier_makes_one_and_leaves_nothing(jail: Jail) -> None:
+def test_a_check_of_the_tier_creates_one_jail_and_leaves_nothing(jail: Jail) -> None:
     tried = Jail(inside=TINY).probe()
 
     assert tried.ok
@@ -325,7 +327,7 @@ def test_trying_the_tier_makes_one_and_leaves_nothing(jail: Jail) -> None:
     assert not jail.host_folders.base.exists()
 
 
-def test_a_ground_is_where_it_was_once_the_state_folder_is_there(shared: Path) -> None:
+def test_a_host_folder_exists_once_the_state_folder_does(shared: Path) -> None:
     where = Paths(state=shared / "s", config=shared / "c", given_runtime=shared / "r")
     before = HostFolders(where).base
 

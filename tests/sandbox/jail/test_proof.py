@@ -21,17 +21,17 @@ FAULTS = {
 }
 
 
-def test_one_that_is_as_it_should_be_has_no_fault() -> None:
+def test_a_correct_jail_has_no_fault() -> None:
     assert () == compare(THERE, HERE)
     assert () == compare(msgspec.structs.replace(THERE, kernel=HERE.kernel), HERE)  # another boot
 
 
 @pytest.mark.parametrize(("found", "fault"), FAULTS.values(), ids=FAULTS)
-def test_what_is_not_as_it_should_be_is_told(found: dict[str, object], fault: str) -> None:
+def test_each_fault_is_reported(found: dict[str, object], fault: str) -> None:
     assert (fault,) == compare(msgspec.structs.replace(THERE, **found), HERE)
 
 
-def test_an_agent_that_nothing_confines_is_found_out(tmp_path: Path) -> None:
+def test_an_unconfined_agent_is_detected(tmp_path: Path) -> None:
     """The real one, in no sandbox at all."""
     bare = UnconfinedTier(tmp_path)
     policy = SandboxPolicy(session="a")  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def test_an_agent_that_nothing_confines_is_found_out(tmp_path: Path) -> None:
     assert ours().kernel
 
 
-def test_one_that_does_not_answer_is_not_proven(tmp_path: Path) -> None:
+def test_a_silent_agent_is_not_proven(tmp_path: Path) -> None:
     bare = UnconfinedTier(tmp_path)
     policy = SandboxPolicy(session="a")  # type: ignore[arg-type]
     runtime = bare.create(policy)

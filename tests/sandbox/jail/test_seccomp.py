@@ -114,7 +114,7 @@ def test_the_mode_of_open_counts_only_where_it_creates(machine: Architecture) ->
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_process_may_be_made_but_no_namespace_with_it(machine: Architecture) -> None:
+def test_a_process_may_be_forked_but_no_namespace_with_it(machine: Architecture) -> None:
     clone = number_of("clone", machine)
 
     assert ALLOW == verdict(machine, clone, 0x01200011)
@@ -123,7 +123,7 @@ def test_a_process_may_be_made_but_no_namespace_with_it(machine: Architecture) -
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_character_is_typed_into_a_terminal_whatever_the_upper_argument_half_says(
+def test_no_character_is_typed_into_a_terminal_for_any_upper_half_of_the_argument(
     machine: Architecture,
 ) -> None:
     ioctl = number_of("ioctl", machine)
@@ -135,14 +135,14 @@ def test_no_character_is_typed_into_a_terminal_whatever_the_upper_argument_half_
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_only_sockets_of_a_few_families_are_made(machine: Architecture) -> None:
+def test_only_sockets_of_a_few_families_are_created(machine: Architecture) -> None:
     made = {family for family in range(64) if verdict(machine, number_of("socket", machine), family) == ALLOW}
 
     assert set(FAMILIES) == made
     assert EAFNOSUPPORT == verdict(machine, number_of("socket", machine), 40)
 
 
-def test_calls_in_the_numbering_of_another_machine_end_the_process_or_do_not_exist() -> None:
+def test_calls_of_another_architecture_end_the_process_or_do_not_exist() -> None:
     assert KILL == verdict("x86_64", 0, audit=0x40000003)
     assert KILL == verdict("aarch64", 0, audit=AUDIT["x86_64"])
     assert {ENOSYS} == {verdict("x86_64", X32 | number) for number in (0, 41, 101, 512)}
@@ -160,6 +160,6 @@ def test_the_numbers_are_those_of_the_kernel(machine: Architecture) -> None:
     assert {name: known.get(name) for name in ours.keys() - older} == {name: ours[name] for name in ours.keys() - older}
 
 
-def test_a_machine_that_we_do_not_know_gets_no_jail() -> None:
+def test_an_unknown_architecture_gets_no_jail() -> None:
     with pytest.raises(SandboxError, match="riscv64"):
         build_filter("riscv64")

@@ -51,7 +51,7 @@ def workspace(shared: Path) -> Path:
     return folder
 
 
-def test_git_and_tar_work_in_a_folder_with_setgid_and_what_they_make_inherits_it(
+def test_git_and_tar_work_in_a_folder_with_setgid_and_their_files_inherit_it(
     jailed_agent: Callable[..., JailedAgent], workspace: Path
 ) -> None:
     steps = f"import subprocess; subprocess.run(['bash', '-c', {STEPS!r}], check=True)"
@@ -62,7 +62,7 @@ def test_git_and_tar_work_in_a_folder_with_setgid_and_what_they_make_inherits_it
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_is_tried_in_a_workspace_leaves_no_setuid_or_setgid_there(
+def test_attacks_in_a_workspace_leave_no_setuid_or_setgid_there(
     jailed_agent: Callable[..., JailedAgent], shared: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     workspace = open_to_others(shared / "workspace")

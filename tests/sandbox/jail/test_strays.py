@@ -66,7 +66,7 @@ def lives(here: Paths) -> Iterator[Path]:
         child.kill()
 
 
-def test_what_a_session_has_and_what_was_just_made_are_no_strays(here: Paths) -> None:
+def test_sandboxes_of_sessions_and_new_ones_are_no_strays(here: Paths) -> None:
     left(here, "a" * 8)
     HostFolders(here).make(SessionId("b" * 8))
 
@@ -74,7 +74,7 @@ def test_what_a_session_has_and_what_was_just_made_are_no_strays(here: Paths) ->
     assert [True] == [each.can_go for each in strays(here, ())]
 
 
-def test_what_nobody_worked_in_is_removed_by_doctor_and_the_rest_is_named(here: Paths, lives: Path) -> None:
+def test_an_unused_stray_is_removed_by_doctor_and_the_rest_is_named(here: Paths, lives: Path) -> None:
     gone, work = left(here, "a" * 8), left(here, "b" * 8, work=True)
     seen = checks(here)
     assert {"sandbox-left", "sandbox-work", "sandbox-alive"} == seen.keys()
@@ -101,7 +101,9 @@ def begun(here: Paths, request: pytest.FixtureRequest) -> Iterator[tuple[Session
         child.kill()
 
 
-def test_what_a_killed_host_had_begun_is_named_and_ended_by_doctor(here: Paths, begun: tuple[Session, Path]) -> None:
+def test_a_sandbox_that_a_killed_host_started_is_named_and_ended_by_doctor(
+    here: Paths, begun: tuple[Session, Path]
+) -> None:
     mend = checks(here)["sandbox-unfinished"].mend
     assert mend is not None
     mend()
@@ -110,7 +112,9 @@ def test_what_a_killed_host_had_begun_is_named_and_ended_by_doctor(here: Paths, 
     assert "sandbox-unfinished" not in checks(here)
 
 
-def test_what_a_killed_host_began_is_kept_while_another_host_has_it(here: Paths, begun: tuple[Session, Path]) -> None:
+def test_a_sandbox_that_a_killed_host_started_is_left_alone_while_another_host_has_it(
+    here: Paths, begun: tuple[Session, Path]
+) -> None:
     session, lock = begun
     host = HostLock(here.host_lock(session.id))
     assert host.acquire()
@@ -141,14 +145,16 @@ def test_the_machine_of_an_agent_is_ended_once_its_host_and_its_front_process_ar
     assert holder(lock) is None
 
 
-async def test_what_a_killed_host_had_begun_is_ended_by_the_next(here: Paths, begun: tuple[Session, Path]) -> None:
+async def test_a_sandbox_that_a_killed_host_started_is_ended_by_the_next_watcher(
+    here: Paths, begun: tuple[Session, Path]
+) -> None:
     adopter = SandboxAdopter(here)
     adopter.adopt_orphans([begun[0]])
 
     await auntil(lambda: holder(begun[1]) is None)
 
 
-def test_rm_of_all_sweeps_them_and_says_where_work_stays(here: Paths, lives: Path) -> None:
+def test_rm_all_sweeps_them_and_names_where_work_stays(here: Paths, lives: Path) -> None:
     gone, work = left(here, "a" * 8), left(here, "b" * 8, work=True)
 
     assert (str(work / "workspace"),) == remove_stray_jails(here)
@@ -157,7 +163,7 @@ def test_rm_of_all_sweeps_them_and_says_where_work_stays(here: Paths, lives: Pat
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's jails stand outside of the state folder")
-def test_what_a_kasmon_left_whose_state_folder_is_gone_is_found_by_any_other(here: Paths, tmp_path: Path) -> None:
+def test_strays_of_a_removed_state_folder_are_found_by_any_other_kasmon(here: Paths, tmp_path: Path) -> None:
     """As tests leave it that were killed; one whose folder is there is left alone."""
     others = [Paths(state=tmp_path / name, config=here.config, given_runtime=here.runtime) for name in ("one", "two")]
     for each in others:

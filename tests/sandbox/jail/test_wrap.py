@@ -133,7 +133,7 @@ def on_terminal() -> Iterator[type[Terminal]]:
         each.close()
 
 
-def test_it_speaks_and_ends_as_it_would_without_a_jail(jail: Jail, workdir: Path) -> None:
+def test_it_prints_and_exits_as_it_would_without_a_jail(jail: Jail, workdir: Path) -> None:
     code = "import sys; print(sys.stdin.read().upper()); print('to stderr', file=sys.stderr); sys.exit(7)"
     did = run(wrapped(jail, workdir, PYTHON, "-c", code), "hello")
 
@@ -155,7 +155,7 @@ def test_it_is_confined_and_not_root(jail: Jail, workdir: Path) -> None:
     assert jail.prove_inside(policy(), workdir=str(workdir)).ok
 
 
-def test_its_folder_is_where_it_was_and_its_home_is_kept_for_the_next_run(jail: Jail, workdir: Path) -> None:
+def test_its_folder_is_at_its_path_and_its_home_is_kept_for_the_next_run(jail: Jail, workdir: Path) -> None:
     code = NOTES
     first = run(wrapped(jail, workdir, PYTHON, "-c", code))
     second = run(wrapped(jail, workdir, PYTHON, "-c", code))
@@ -166,7 +166,7 @@ def test_its_folder_is_where_it_was_and_its_home_is_kept_for_the_next_run(jail: 
     assert "id id " == (jail.host_folders.home(policy().session) / ".resume").read_text()
 
 
-def test_it_has_the_variables_it_was_given_and_none_that_mean_nothing_inside(jail: Jail, workdir: Path) -> None:
+def test_it_has_the_passed_variables_and_none_that_have_no_meaning_in_the_guest(jail: Jail, workdir: Path) -> None:
     given = {
         **VARIABLES,
         "AGENT_KEY": "value",
@@ -192,7 +192,7 @@ def test_it_has_the_variables_it_was_given_and_none_that_mean_nothing_inside(jai
     assert os.geteuid() == spec.stat().st_uid
 
 
-def test_it_ends_with_whoever_started_it(jail: Jail, workdir: Path) -> None:
+def test_it_ends_with_its_starter(jail: Jail, workdir: Path) -> None:
     """Killed without a chance to say so."""
     command = wrapped(jail, workdir, "sleep", "60")
     starts = f"import subprocess; print(subprocess.Popen({command!r}).pid, flush=True); input()"
@@ -217,7 +217,7 @@ def test_it_is_ended_with_its_session(jail: Jail, workdir: Path) -> None:
     assert child.wait(60) != 0
 
 
-def test_words_behind_the_file_are_added_to_the_command(jail: Jail, workdir: Path) -> None:
+def test_arguments_after_the_file_are_added_to_the_command(jail: Jail, workdir: Path) -> None:
     assert "one two --three\n" == run([*wrapped(jail, workdir, "echo", "one"), "two", "--three"]).stdout
 
 
@@ -233,7 +233,7 @@ def test_ctrl_c_reaches_the_program_and_not_the_jail(jail: Jail, workdir: Path, 
     assert 0 == terminal.child.wait(60)
 
 
-def test_it_learns_that_its_window_has_another_size(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:
+def test_it_is_notified_of_a_new_window_size(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:
     terminal = on_terminal(wrapped(jail, workdir, PYTHON, "-c", LOOKS))
     terminal.until_shown("120x40")
     terminal.size(24, 80)
@@ -256,7 +256,7 @@ def test_a_shell_has_job_control(jail: Jail, workdir: Path, on_terminal: type[Te
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_nobody_inside_types_into_the_terminal(
+def test_no_guest_process_types_into_the_terminal(
     jail: Jail, workdir: Path, on_terminal: type[Terminal], monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """The terminal is a test's own: what is typed is read back by the program itself."""
@@ -271,7 +271,7 @@ def test_nobody_inside_types_into_the_terminal(
     terminal.until_shown("Operation not permitted" if guarded else "typed")
 
 
-def test_nothing_runs_where_the_filter_or_the_file_is_not_as_it_should_be(jail: Jail, workdir: Path) -> None:
+def test_nothing_runs_with_a_wrong_filter_or_file(jail: Jail, workdir: Path) -> None:
     *front, name = wrapped(jail, workdir, "touch", "ran")
     path = Path(name)
     good = json.loads(path.read_text())
@@ -295,14 +295,16 @@ def test_nothing_runs_where_the_filter_or_the_file_is_not_as_it_should_be(jail: 
     assert (workdir / "ran").exists()
 
 
-def test_without_a_filter_for_it_there_is_no_jail(jail: Jail, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_filter_for_this_architecture_there_is_no_jail(
+    jail: Jail, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(SandboxError, match="riscv64"):
         wrapped(jail, workdir, "true")
     assert lacking("bwrap") is not None
 
 
-def test_what_an_agent_of_npm_needs_is_seen_and_cannot_be_changed(jail: Jail, workdir: Path, shared: Path) -> None:
+def test_the_files_of_an_npm_agent_are_visible_and_read_only(jail: Jail, workdir: Path, shared: Path) -> None:
     package = open_to_others(shared / "lib" / "node_modules") / "@maker" / "agent"
     other = package.parents[1] / "helper"
     for folder in (package, other, package.parents[1] / ".bin"):
@@ -317,7 +319,7 @@ def test_what_an_agent_of_npm_needs_is_seen_and_cannot_be_changed(jail: Jail, wo
     assert ["with its helper a,b", "EROFS"] == did.stdout.splitlines(), did.stderr
 
 
-def test_a_program_that_is_not_there_and_a_folder_that_nobody_should_have(jail: Jail, workdir: Path) -> None:
+def test_a_missing_program_and_a_forbidden_folder_are_refused(jail: Jail, workdir: Path) -> None:
     with pytest.raises(NotFoundError):
         wrapped(jail, workdir, "no-such-program")
     for folder in ("/", "/usr/lib", "/no/such/folder"):
@@ -328,7 +330,7 @@ def test_a_program_that_is_not_there_and_a_folder_that_nobody_should_have(jail: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that its jails may not use")
-def test_root_is_told_that_the_agent_works_on_a_copy(jail: Jail, tmp_path: Path) -> None:
+def test_root_is_notified_that_the_agent_works_on_a_copy(jail: Jail, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     outfit = jail.wrap_agent(policy(), ["cat", "file"], str(tmp_path), VARIABLES)
 
@@ -337,7 +339,7 @@ def test_root_is_told_that_the_agent_works_on_a_copy(jail: Jail, tmp_path: Path)
     assert Path(outfit.workdir) == jail.host_folders.of(policy().session) / "workspace"
 
 
-def test_an_agent_is_stopped_and_goes_on(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:
+def test_an_agent_is_stopped_and_continues(jail: Jail, workdir: Path, on_terminal: type[Terminal]) -> None:
     from kasmon.sandbox.jail import cgroup
 
     terminal = on_terminal(wrapped(jail, workdir, PYTHON, "-c", "print('ready'); print(input() * 2)"))

@@ -193,7 +193,7 @@ def anew(kept: Kept, act: str) -> int:
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_host_that_is_killed_anywhere_leaves_what_the_next_one_takes_up(kept: Kept, act: str) -> None:
+def test_a_host_killed_at_any_point_leaves_a_state_that_the_next_one_continues(kept: Kept, act: str) -> None:
     anew(kept, act)
     calls = in_a_process(kept, act)
     assert calls > 20
@@ -204,7 +204,7 @@ def test_a_host_that_is_killed_anywhere_leaves_what_the_next_one_takes_up(kept: 
 
 
 @pytest.mark.parametrize("act", ACTS[1:])
-def test_a_jail_that_is_killed_anywhere_is_replaced_and_that_is_said(kept: Kept, act: str) -> None:
+def test_a_jail_killed_at_any_point_is_replaced_and_that_is_reported(kept: Kept, act: str) -> None:
     anew(kept, act)
     calls = in_a_process(kept, act)
     for place in PATHS[1:2]:

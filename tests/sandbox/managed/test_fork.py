@@ -46,7 +46,7 @@ def stage(root: Path) -> Iterator[CopyingStage]:
 
 
 @pytest.mark.sandboxes
-def test_one_that_runs_is_copied_with_its_memory_and_goes_on(stage: CopyingStage) -> None:
+def test_a_running_sandbox_is_copied_with_its_memory_and_continues(stage: CopyingStage) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
 
@@ -56,7 +56,7 @@ def test_one_that_runs_is_copied_with_its_memory_and_goes_on(stage: CopyingStage
 
 
 @pytest.mark.sandboxes
-def test_one_that_sleeps_on_disk_sleeps_on(stage: CopyingStage) -> None:
+def test_a_sandbox_paused_to_disk_stays_paused(stage: CopyingStage) -> None:
     box = stage.arrived()
     box.sleep(to_disk=True)
     before = stage.moves()
@@ -67,7 +67,7 @@ def test_one_that_sleeps_on_disk_sleeps_on(stage: CopyingStage) -> None:
 
 
 @pytest.mark.sandboxes
-def test_one_that_holds_its_memory_sleeps_on_disk_then(stage: CopyingStage) -> None:
+def test_a_sandbox_paused_in_memory_is_paused_to_disk_then(stage: CopyingStage) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep()
@@ -81,7 +81,9 @@ def test_one_that_holds_its_memory_sleeps_on_disk_then(stage: CopyingStage) -> N
 @pytest.mark.sandboxes
 @pytest.mark.parametrize("after", [False, True], ids=["before it is written", "once it is written"])
 @pytest.mark.parametrize("step", range(1, 7))
-def test_any_death_meanwhile_leaves_one_alive_with_its_memory(stage: CopyingStage, step: int, after: bool) -> None:
+def test_a_killed_host_leaves_one_sandbox_that_exists_once_with_its_memory(
+    stage: CopyingStage, step: int, after: bool
+) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     stage.dies_at = (step, after)
@@ -99,7 +101,7 @@ def test_any_death_meanwhile_leaves_one_alive_with_its_memory(stage: CopyingStag
 
 
 @pytest.mark.sandboxes
-def test_one_whose_memory_cannot_be_put_on_disk_is_copied_by_a_checkpoint_that_says_so(stage: CopyingStage) -> None:
+def test_a_memory_that_cannot_be_written_to_disk_is_copied_by_a_checkpoint_with_a_report(stage: CopyingStage) -> None:
     box = stage.arrived()
     box.run("python", "x = 42; open('file', 'w').write('kept')")
     stage.tier.fails = "the disk is full"
@@ -112,7 +114,7 @@ def test_one_whose_memory_cannot_be_put_on_disk_is_copied_by_a_checkpoint_that_s
 
 
 @pytest.mark.sandboxes
-def test_a_copy_that_fails_leaves_the_one_that_was_to_be_copied_as_it_was(stage: CopyingStage) -> None:
+def test_a_failed_copy_leaves_the_original_unchanged(stage: CopyingStage) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep(to_disk=True)
@@ -126,7 +128,7 @@ def test_a_copy_that_fails_leaves_the_one_that_was_to_be_copied_as_it_was(stage:
 
 
 @pytest.mark.sandboxes
-def test_a_memory_that_may_not_be_gone_on_from_is_not_copied_nor_is_its_sandbox_woken(stage: CopyingStage) -> None:
+def test_an_unusable_memory_is_not_copied_and_its_sandbox_is_not_resumed(stage: CopyingStage) -> None:
     box = stage.arrived()
     box.sleep(to_disk=True)
     snapshot = stage.tier.kept(stage.policy)
@@ -143,7 +145,7 @@ def test_a_memory_that_may_not_be_gone_on_from_is_not_copied_nor_is_its_sandbox_
 
 
 @pytest.mark.sandboxes
-def test_one_whose_tier_copies_no_memory_is_copied_by_a_checkpoint_that_says_so(root: Path) -> None:
+def test_a_tier_that_copies_no_memory_uses_a_checkpoint_with_a_report(root: Path) -> None:
     stage = SandboxProcess(root)
     try:
         box = stage.arrived()
@@ -159,7 +161,7 @@ def test_one_whose_tier_copies_no_memory_is_copied_by_a_checkpoint_that_says_so(
 
 
 @pytest.mark.sandboxes
-def test_at_a_checkpoint_there_is_no_memory_and_it_is_not_put_to_sleep_for_that(stage: CopyingStage) -> None:
+def test_at_a_checkpoint_there_is_no_memory_and_the_sandbox_is_not_paused_for_it(stage: CopyingStage) -> None:
     box = stage.arrived()
     point = stage.keeping.create("asked")
     before = stage.moves()
@@ -168,7 +170,7 @@ def test_at_a_checkpoint_there_is_no_memory_and_it_is_not_put_to_sleep_for_that(
     assert before == stage.moves()
 
 
-def test_nothing_begins_on_a_copy_that_was_not_made_to_its_end(tmp_path: Path) -> None:
+def test_no_session_starts_on_an_incomplete_copy(tmp_path: Path) -> None:
     here = Paths(state=tmp_path, config=tmp_path, given_runtime=tmp_path)
     here.folder("twin").mkdir(parents=True)
     must_be_whole(here, SessionId("twin"))
@@ -187,7 +189,7 @@ def test_nothing_begins_on_a_copy_that_was_not_made_to_its_end(tmp_path: Path) -
     assert "with its memory" == describe_origin(found)
 
 
-def test_a_fork_says_how_much_of_its_source_it_has() -> None:
+def test_a_fork_states_how_much_of_its_source_it_has() -> None:
     by_files = ForkOrigin(source=ORIGIN.source, name="lab", at=1.0, is_whole=True, why="a jail cannot copy its memory")
 
     assert "incomplete" == describe_origin(ORIGIN)

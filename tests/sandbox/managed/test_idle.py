@@ -98,7 +98,7 @@ def is_over(kasmon: Cli, session: SessionId) -> Any:
     return session_of(kasmon, session)
 
 
-def test_what_nobody_uses_sleeps_then_ends_and_that_is_no_crash(kasmon: Cli, workdir: Path) -> None:
+def test_an_unused_sandbox_is_paused_then_ended_without_a_crash(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 1.5, "idle_timeout_seconds = 3\n")
     session = started(kasmon, workdir)
     until(
@@ -119,7 +119,7 @@ def test_what_nobody_uses_sleeps_then_ends_and_that_is_no_crash(kasmon: Cli, wor
     assert not any(is_running(pid, born) for pid, born in family)
 
 
-def test_a_break_pauses_an_agent_in_a_jail_and_ends_it_only_if_the_config_says_when(kasmon: Cli, workdir: Path) -> None:
+def test_an_idle_agent_in_a_jail_is_paused_and_ends_only_if_the_config_sets_a_time(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 0.5)
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.STANDBY)
@@ -129,7 +129,7 @@ def test_a_break_pauses_an_agent_in_a_jail_and_ends_it_only_if_the_config_says_w
     assert abs(sandbox_state.expires_at - sandbox_state.born_at - 86_400) < 1
 
 
-def test_a_structured_agent_sleeps_is_woken_by_a_prompt_and_ends_only_once_its_turn_is_over(
+def test_a_structured_agent_is_paused_resumed_by_a_prompt_and_ends_only_after_its_turn(
     kasmon: Cli, workdir: Path, shared: Path
 ) -> None:
     more = slow_agent(
@@ -159,7 +159,9 @@ async def sitting(kasmon: Cli, session: SessionId, do: Callable[[HostLink], Any]
         await host.aclose()
 
 
-def test_looking_does_not_wake_it_and_focus_or_typing_does_with_no_key_lost(kasmon: Cli, workdir: Path) -> None:
+def test_reading_does_not_resume_it_and_attaching_or_typing_does_without_losing_input(
+    kasmon: Cli, workdir: Path
+) -> None:
     """And it has the size of whoever sits at it, of which its program hears."""
     standby_after(kasmon, 600)
     session = started(kasmon, workdir)
@@ -193,7 +195,7 @@ def test_looking_does_not_wake_it_and_focus_or_typing_does_with_no_key_lost(kasm
     assert 2 == steps(kasmon, session).count(("resuming", "intended"))
 
 
-def test_where_use_does_not_wake_it_a_key_waits_until_it_is_woken_by_hand(kasmon: Cli, workdir: Path) -> None:
+def test_without_resume_on_use_a_key_waits_until_it_is_resumed_by_hand(kasmon: Cli, workdir: Path) -> None:
     standby_after(kasmon, 600, "auto_resume = false\n")
     session = started(kasmon, workdir)
     until_state(kasmon, session, SessionState.IDLE)
@@ -238,9 +240,7 @@ def host_that_dies(kasmon: Cli, act: str, when: str) -> None:
     assert -signal.SIGKILL == host.wait(LIMIT_S)
 
 
-def test_a_host_that_is_killed_in_the_midst_of_a_step_leaves_one_that_the_next_finds_and_brings_to_its_end(
-    kasmon: Cli, workdir: Path
-) -> None:
+def test_a_host_killed_during_a_step_leaves_a_sandbox_that_the_next_one_completes(kasmon: Cli, workdir: Path) -> None:
     """Before and after each act; only between the intent and what confirms it."""
     never = "[session]\nstandby_after_seconds = 0\nidle_timeout_seconds = 0\nmax_lifetime_seconds = 0\n"
     configured(kasmon, never)

@@ -48,7 +48,9 @@ def test_a_running_turn_is_never_idle_however_long_it_takes() -> None:
 
 
 @pytest.mark.parametrize(("keeps_memory", "step"), [(False, LifecycleStep.END), (True, LifecycleStep.PAUSE)])
-def test_a_long_pause_goes_to_disk_where_its_tier_can_else_it_ends(keeps_memory: bool, step: LifecycleStep) -> None:
+def test_a_paused_sandbox_is_then_paused_to_disk_if_its_tier_can_else_it_ends(
+    keeps_memory: bool, step: LifecycleStep
+) -> None:
     assert DueStep(step, 2800.0, "not used for 30 min") == after(SLEEPS, keeps_memory=keeps_memory)
 
 
@@ -88,7 +90,7 @@ def test_zero_is_never_and_what_is_gone_has_nothing_to_come() -> None:
     ),
     keeps_memory=st.booleans(),
 )
-def test_nothing_that_sleeps_is_put_to_sleep_and_no_tier_is_asked_for_what_it_cannot(
+def test_a_paused_sandbox_is_not_paused_again_and_no_tier_gets_an_unsupported_request(
     sandbox_state: SandboxState, terms: LifetimeTerms, keeps_memory: bool
 ) -> None:
     step = after(sandbox_state, terms, keeps_memory=keeps_memory)
@@ -97,7 +99,7 @@ def test_nothing_that_sleeps_is_put_to_sleep_and_no_tier_is_asked_for_what_it_ca
     assert step is None or step.step is not LifecycleStep.STANDBY or sandbox_state.phase is SandboxPhase.RUNNING
 
 
-def test_the_deadlines_that_are_shown_are_those_that_are_kept() -> None:
+def test_the_shown_deadlines_are_the_real_ones() -> None:
     assert (1900.0, None, 2800.0) == deadlines(RUNS, TERMS, keeps_memory=False)
     assert (None, None, 1060.0) == deadlines(RUNS, LifetimeTerms(idle_timeout_s=60.0), keeps_memory=False)
     assert (1900.0, 2800.0, 87_400.0) == deadlines(RUNS, TERMS, keeps_memory=True)
@@ -114,7 +116,7 @@ def test_times_are_told_in_the_unit_that_fits(seconds: float, words: str) -> Non
     assert words == format_duration(seconds)
 
 
-def test_an_agent_whose_memory_can_only_be_held_ends_by_its_idle_time_only_where_the_config_says_so() -> None:
+def test_an_agent_paused_in_memory_ends_by_its_idle_time_only_if_the_config_sets_it() -> None:
     unsaid, said, ends = Lifetime(), Lifetime(idle_timeout_seconds=1800), Lifetime(on_timeout="end")
 
     assert 1800 == terms_of(unsaid).idle_timeout_s

@@ -156,13 +156,13 @@ def tried(scene: Scene, act: str, interpreter: Interpreter, paths: tuple[float, 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize("act", ACTS)
-def test_an_interpreter_that_is_killed_anywhere_is_said_to_have_lost_what_it_lost(
+def test_an_interpreter_killed_at_any_point_reports_its_loss(
     stage: SandboxProcess, act: str, interpreter: Interpreter
 ) -> None:
     tried(Scene(stage), act, interpreter, PATHS if interpreter == "python" else PATHS[1::2])
 
 
-def test_the_same_holds_in_a_jail(can_jail: None, stage: SandboxProcess) -> None:
+def test_the_same_applies_in_a_jail(can_jail: None, stage: SandboxProcess) -> None:
     real = Jail()
     stage.policy = policy("w")
     stage.tier = real  # type: ignore[assignment]

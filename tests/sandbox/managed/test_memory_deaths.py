@@ -55,22 +55,22 @@ def vm(root: Path) -> Iterator[CrashSandbox]:
     sandbox.forget()
 
 
-def test_a_microvm_whose_host_dies_on_the_way_to_disk_loses_nothing(vm: CrashSandbox) -> None:
+def test_a_microvm_whose_host_dies_while_pausing_to_disk_loses_nothing(vm: CrashSandbox) -> None:
     tried(vm, "sleep", VM_SLEEP, os.getpid, ())
 
 
-def test_a_microvm_whose_host_dies_on_the_way_back_loses_nothing(vm: CrashSandbox) -> None:
+def test_a_microvm_whose_host_dies_while_restoring_loses_nothing(vm: CrashSandbox) -> None:
     tried(vm, "wake", VM_WAKE, os.getpid, ())
 
 
-def test_a_microvm_killed_on_the_way_to_disk_goes_on_from_what_was_kept_or_is_said_lost(
+def test_a_microvm_killed_while_pausing_to_disk_continues_from_its_memory_or_is_reported_as_lost(
     vm: CrashSandbox,
 ) -> None:
     """Once its memory counts, its end takes nothing."""
     tried(vm, "sleep", VM_SLEEP[1:6:2], vm.player, VM_SLEEP[:5])
 
 
-def test_a_microvm_whose_memory_on_disk_is_damaged_goes_on_and_is_not_said_to_be_paused(
+def test_a_microvm_with_a_damaged_memory_on_disk_continues_and_is_not_reported_as_paused(
     vm: CrashSandbox,
 ) -> None:
     """It is read back before the machine ends."""
@@ -89,5 +89,5 @@ def test_a_microvm_whose_memory_on_disk_is_damaged_goes_on_and_is_not_said_to_be
     judged(vm, told, may_be_lost=False)
 
 
-def test_a_microvm_that_is_killed_on_the_way_back_is_said_to_be_lost(vm: CrashSandbox) -> None:
+def test_a_microvm_killed_while_restoring_is_reported_as_lost(vm: CrashSandbox) -> None:
     tried(vm, "wake", VM_WAKE[1:5:2], vm.player, None)

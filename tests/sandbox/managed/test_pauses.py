@@ -75,7 +75,7 @@ def files(box: ManagedSandbox) -> dict[str, str]:
     }
 
 
-def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_no_file(box: ManagedSandbox, project: Path) -> None:
+def test_ten_pauses_over_a_clone_a_cd_and_a_build_lose_no_file(box: ManagedSandbox, project: Path) -> None:
     """It sleeps in turns as its host would let it sleep, and as nothing but its tier would."""
     runtime = box.journal.sandbox_state.runtime
     assert runtime is not None

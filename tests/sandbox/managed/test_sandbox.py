@@ -35,7 +35,7 @@ def said(box: ManagedSandbox, code: str, interpreter: str = "bash") -> str:
     return box.run(interpreter, code, variables=box.credentials().values).stdout  # type: ignore[arg-type]
 
 
-def test_a_sandbox_is_made_once_and_its_phases_are_told(stage: SandboxProcess) -> None:
+def test_a_sandbox_is_created_once_and_its_phases_are_reported(stage: SandboxProcess) -> None:
     box = stage.host()
 
     assert "" == box.arrive()
@@ -48,7 +48,7 @@ def test_a_sandbox_is_made_once_and_its_phases_are_told(stage: SandboxProcess) -
     assert "ok\n" == said(box, "echo ok")
 
 
-def test_the_five_phases_of_a_night_are_told_in_order(stage: SandboxProcess) -> None:
+def test_the_five_phases_of_a_pause_are_reported_in_order(stage: SandboxProcess) -> None:
     box = stage.arrived()
     stage.facts.clear()
 
@@ -66,7 +66,7 @@ def test_the_five_phases_of_a_night_are_told_in_order(stage: SandboxProcess) -> 
     assert phases == [phase for phase, _ in stage.moves()]
 
 
-def test_a_shell_that_ended_before_the_sandbox_was_checked_is_said_to_have_lost_all(
+def test_a_shell_that_ended_before_the_sandbox_was_examined_is_reported_to_have_lost_its_state(
     stage: SandboxProcess,
 ) -> None:
     """The look runs in a new one, which nobody but the look hears of."""
@@ -79,7 +79,7 @@ def test_a_shell_that_ended_before_the_sandbox_was_checked_is_said_to_have_lost_
     assert "bash had ended: its variables are lost" == box.wake()
 
 
-def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: SandboxProcess) -> None:
+def test_a_paused_sandbox_runs_nothing_and_continues_with_its_state(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
     box.sleep()
@@ -90,7 +90,7 @@ def test_what_sleeps_runs_nothing_and_goes_on_with_what_it_held(stage: SandboxPr
     assert "42\n" == said(box, "echo $x")
 
 
-def test_the_next_host_finds_the_sandbox_of_the_one_that_died(stage: SandboxProcess) -> None:
+def test_the_next_host_finds_the_sandbox_of_a_dead_one(stage: SandboxProcess) -> None:
     said(stage.arrived(), "x=42")
 
     after = stage.host()
@@ -100,7 +100,7 @@ def test_the_next_host_finds_the_sandbox_of_the_one_that_died(stage: SandboxProc
     assert 1 == stage.living
 
 
-def test_the_next_host_lets_sleep_what_slept(stage: SandboxProcess) -> None:
+def test_the_next_host_keeps_a_paused_sandbox_paused(stage: SandboxProcess) -> None:
     before = stage.arrived()
     said(before, "x=42")
     before.sleep()
@@ -113,7 +113,7 @@ def test_the_next_host_lets_sleep_what_slept(stage: SandboxProcess) -> None:
     assert "42\n" == said(after, "echo $x")
 
 
-def test_a_sandbox_that_is_gone_is_made_anew_over_the_same_files_and_that_is_told(stage: SandboxProcess) -> None:
+def test_a_lost_sandbox_is_replaced_over_the_same_files_and_that_is_reported(stage: SandboxProcess) -> None:
     before = stage.arrived()
     said(before, "x=42; echo kept > file")
     stage.tier.made[0].kill()
@@ -141,7 +141,7 @@ def test_a_sandbox_that_does_not_answer_in_time_is_not_trusted(stage: SandboxPro
     assert 1 == stage.living
 
 
-def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: SandboxProcess) -> None:
+def test_an_interpreter_that_restarted_meanwhile_is_reported(stage: SandboxProcess) -> None:
     box = stage.arrived()
     pid = int(said(box, "x=1; echo $$"))
     counted = {"bash": 7}
@@ -154,7 +154,7 @@ def test_an_interpreter_that_began_anew_meanwhile_is_told(stage: SandboxProcess)
     assert "bash was restarted and lost its state" in stage.told()
 
 
-def test_volatile_files_are_written_anew_after_sleep(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volatile_files_are_written_again_after_a_pause(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     path = str(stage.root / "token")
     stage.policy = SandboxPolicy(
@@ -177,7 +177,7 @@ def test_volatile_files_are_written_anew_after_sleep(stage: SandboxProcess, monk
     assert ("mode=1\n", 0o644) == (Path(f"{path}.conf").read_text(), Path(f"{path}.conf").stat().st_mode & 0o777)
 
 
-def test_a_failed_pause_is_a_warning_and_the_sandbox_runs_on(stage: SandboxProcess) -> None:
+def test_a_failed_pause_is_a_warning_and_the_sandbox_keeps_running(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
     stage.tier.fails = "the kernel said no"
@@ -189,7 +189,7 @@ def test_a_failed_pause_is_a_warning_and_the_sandbox_runs_on(stage: SandboxProce
     assert "42\n" == said(box, "echo $x")
 
 
-def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(stage: SandboxProcess) -> None:
+def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_the_loss_is_reported(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
     box.sleep()
@@ -199,7 +199,7 @@ def test_a_sandbox_that_cannot_be_resumed_is_replaced_and_what_was_lost_is_said(
     assert 1 == stage.living
 
 
-def test_a_sandbox_that_cannot_be_made_leaves_nothing(stage: SandboxProcess) -> None:
+def test_a_sandbox_that_cannot_be_created_leaves_nothing(stage: SandboxProcess) -> None:
     stage.tier.fails = "there is no room"
 
     with pytest.raises(SandboxError, match="there is no room"):
@@ -239,7 +239,9 @@ def test_credentials_reach_a_run_and_not_the_next_one(stage: SandboxProcess, mon
     assert "none\n" == said(box, "echo ${TOKEN:-none}")
 
 
-def test_no_checkpoint_holds_a_credential_from_anywhere(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_checkpoint_holds_a_credential_wherever_code_wrote_it(
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The canary: in an interpreter's names, in a volatile file, in an environment; and one that stays is told."""
     canary = "canary-7f3a91c2e5"
     monkeypatch.setenv("MINE", canary)
@@ -297,7 +299,7 @@ def with_canary(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> Manag
     return stage.arrived()
 
 
-def test_what_sleeps_in_memory_holds_no_credential_in_files_environments_and_interpreters(
+def test_a_sandbox_paused_in_memory_holds_no_credential_in_files_environments_and_interpreters(
     stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also not in what a shell that exited left for the next one; awake it has its volatile files again."""
@@ -317,14 +319,16 @@ def test_what_sleeps_in_memory_holds_no_credential_in_files_environments_and_int
     assert {"python": "1 False []\n", "bash": "1\n", "node": "1 undefined undefined undefined\n"} == without
 
 
-def test_a_shell_that_exits_leaves_no_credential_behind(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_that_exits_in_a_run_passes_no_credential_to_the_next(
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     box = with_canary(stage, monkeypatch)
     said(box, "v=1; exit 3")
 
     assert "1 none\n" == box.run("bash", "echo $v ${TOKEN-none}").stdout
 
 
-def test_what_code_left_of_a_credential_beside_its_workspace_is_named_when_it_sleeps(
+def test_credentials_that_code_left_beside_its_workspace_are_named_at_a_pause(
     stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
@@ -337,7 +341,7 @@ def test_what_code_left_of_a_credential_beside_its_workspace_is_named_when_it_sl
     assert CANARY not in stage.told()
 
 
-def test_where_a_credential_cannot_be_taken_out_it_does_not_sleep_and_that_is_a_warning(
+def test_a_credential_that_cannot_be_removed_prevents_the_pause_with_a_warning(
     stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
@@ -356,7 +360,7 @@ def refuses(*_: object) -> None:
     raise SandboxError("nothing is certain", "an interpreter does not hear")
 
 
-def test_a_host_that_died_before_it_slept_leaves_volatile_files_that_the_next_one_writes_anew(
+def test_a_host_that_died_before_a_pause_leaves_volatile_files_that_the_next_one_writes_again(
     stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = with_canary(stage, monkeypatch)
@@ -368,7 +372,7 @@ def test_a_host_that_died_before_it_slept_leaves_volatile_files_that_the_next_on
     assert CANARY == (stage.root / "token").read_text()
 
 
-def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_times_stay(
+def test_a_memory_mapped_file_is_searched_and_kept_though_its_times_stay(
     stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that waits for the disk takes further writes without a word to anybody."""
@@ -391,7 +395,9 @@ def test_a_file_that_is_written_to_as_memory_is_looked_into_and_kept_though_its_
     assert CANARY.encode() in (copy / "file").read_bytes()
 
 
-def test_a_file_where_code_left_a_credential_is_named(stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_credential_that_code_wrote_is_named(
+    stage: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MINE", "hunter2-hunter2")
     stage.policy = SandboxPolicy(session=ME, credentials=(Credential(name="TOKEN", variable="MINE"),))
     box = stage.arrived()
@@ -402,7 +408,7 @@ def test_a_file_where_code_left_a_credential_is_named(stage: SandboxProcess, mon
     assert "The value of a credential is in config (TOKEN)" in stage.told()
 
 
-def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: SandboxProcess) -> None:
+def test_a_checkpoint_is_restored_with_files_and_names(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 1; open('file', 'w').write('one')")
     first = stage.keeping.create("asked")
@@ -414,7 +420,7 @@ def test_it_goes_back_to_a_checkpoint_with_files_and_names(stage: SandboxProcess
     assert 1 == stage.living
 
 
-def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: SandboxProcess) -> None:
+def test_names_that_could_not_be_stored_are_reported_at_the_restore(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "import threading; lock = threading.Lock(); x = 1")
     first = stage.keeping.create("asked")
@@ -422,7 +428,7 @@ def test_names_that_could_not_be_kept_are_told_when_it_goes_back(stage: SandboxP
     assert "lock" in stage.keeping.restore(first)
 
 
-def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: SandboxProcess) -> None:
+def test_a_checkpoint_of_a_paused_sandbox_is_complete_and_it_stays_paused(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep()
@@ -435,7 +441,7 @@ def test_of_what_sleeps_everything_is_kept_too_and_it_sleeps_on(stage: SandboxPr
     assert "42\n" == box.run("python", "print(x)").stdout
 
 
-def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on(stage: SandboxProcess) -> None:
+def test_on_a_full_disk_a_failed_checkpoint_is_reported_and_the_sandbox_continues(stage: SandboxProcess) -> None:
     box = stage.arrived()
     assert stage.keeping.create("asked")
     box.run("python", "x = 42")
@@ -447,7 +453,7 @@ def test_where_the_disk_takes_no_checkpoint_that_is_told_and_the_sandbox_goes_on
     assert stage.keeping.create("asked")
 
 
-def test_a_checkpoint_that_is_not_there_changes_nothing(stage: SandboxProcess) -> None:
+def test_a_missing_checkpoint_changes_nothing(stage: SandboxProcess) -> None:
     box = stage.arrived()
     said(box, "x=42")
 
@@ -457,7 +463,7 @@ def test_a_checkpoint_that_is_not_there_changes_nothing(stage: SandboxProcess) -
     assert "42\n" == said(box, "echo $x")
 
 
-def test_an_empty_workspace_can_be_gone_back_to(stage: SandboxProcess) -> None:
+def test_an_empty_workspace_can_be_restored(stage: SandboxProcess) -> None:
     box = stage.arrived()
     first = stage.keeping.create("asked")
     said(box, "echo 1 > file")
@@ -467,7 +473,7 @@ def test_an_empty_workspace_can_be_gone_back_to(stage: SandboxProcess) -> None:
     assert "0\n" == said(box, "ls | wc -l")
 
 
-def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: SandboxProcess) -> None:
+def test_the_last_checkpoint_is_restored_if_a_sandbox_was_lost(stage: SandboxProcess) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     stage.keeping.create("after")
@@ -480,7 +486,7 @@ def test_what_was_kept_last_is_taken_up_where_a_sandbox_was_lost(stage: SandboxP
     assert "42\n" == after.run("python", "print(x)").stdout
 
 
-def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: SandboxProcess) -> None:
+def test_ten_pauses_over_a_clone_a_cd_and_a_build_lose_nothing(stage: SandboxProcess) -> None:
     box = stage.arrived()
     steps = ["mkdir -p repo && echo 'all: ; cat src > out' > repo/Makefile", "cd repo", "echo v1 > src"]
     steps += ["[ -e src ] && cat src > out", "cat out", "n=1"] + ["n=$((n+1)); echo $n > n$n"] * 4
@@ -494,7 +500,7 @@ def test_ten_nights_over_a_clone_a_cd_and_a_build_lose_nothing(stage: SandboxPro
     assert 1 == stage.living
 
 
-def test_a_service_that_went_down_is_started_again_behind_the_healing(stage: SandboxProcess) -> None:
+def test_a_stopped_service_is_restarted_at_the_resume(stage: SandboxProcess) -> None:
     port = find_free_port()
     start = f"echo $$ > web.pid; exec python3 -m http.server --bind 127.0.0.1 {port}"
     stage.policy = SandboxPolicy(session=ME, services=(ServiceSpec(name="web", port=port, start=start),))
@@ -529,7 +535,7 @@ class Copied(UnconfinedTier):
         return ("'f' was changed on both sides.",)
 
 
-def test_what_changed_outside_is_there_before_a_run_and_what_that_brought_is_told(stage: SandboxProcess) -> None:
+def test_an_outside_change_is_in_the_guest_before_a_run_and_its_effect_is_reported(stage: SandboxProcess) -> None:
     stage.tier = Copied(stage.root)
     box = stage.arrived()
 

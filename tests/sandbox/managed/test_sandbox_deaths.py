@@ -63,7 +63,9 @@ def use(box: ManagedSandbox) -> None:
 @pytest.mark.parametrize(
     ("name", "step"), [(name, step) for name, (_, _, steps) in TRANSITIONS.items() for step in range(1, steps + 1)]
 )
-def test_the_next_finds_the_sandbox_or_says_the_loss(stage: SandboxProcess, name: str, step: int, after: bool) -> None:
+def test_the_next_host_finds_the_sandbox_or_reports_the_loss(
+    stage: SandboxProcess, name: str, step: int, after: bool
+) -> None:
     before, transition, _ = TRANSITIONS[name]
     box = stage.host()
     for act in before:
@@ -90,7 +92,7 @@ def test_the_next_finds_the_sandbox_or_says_the_loss(stage: SandboxProcess, name
     assert "42\n" == kept or name in ("create", "restore", "end")
 
 
-def test_a_transition_has_as_many_steps_as_are_tried(stage: SandboxProcess) -> None:
+def test_a_transition_has_as_many_steps_as_are_tested(stage: SandboxProcess) -> None:
     """Otherwise some would not be."""
     for before, transition, steps in TRANSITIONS.values():
         stage.close()

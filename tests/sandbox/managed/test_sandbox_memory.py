@@ -34,7 +34,7 @@ def stage() -> Iterator[KeepingStage]:
     shutil.rmtree(root)
 
 
-def test_it_sleeps_on_disk_and_another_process_goes_on_with_it(stage: KeepingStage) -> None:
+def test_it_is_paused_to_disk_and_another_process_resumes_it(stage: KeepingStage) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep(to_disk=True)
@@ -55,7 +55,9 @@ def test_it_sleeps_on_disk_and_another_process_goes_on_with_it(stage: KeepingSta
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it is written", "once it is written"])
 @pytest.mark.parametrize(("name", "step"), [*(("sleep", n) for n in (1, 2, 3)), *(("wake", n) for n in (1, 2, 3))])
-def test_the_next_has_its_memory_whatever_fact_was_last(stage: KeepingStage, name: str, step: int, after: bool) -> None:
+def test_the_next_host_has_its_memory_for_any_last_event(
+    stage: KeepingStage, name: str, step: int, after: bool
+) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     if name == "wake":
@@ -74,7 +76,7 @@ def test_the_next_has_its_memory_whatever_fact_was_last(stage: KeepingStage, nam
     assert "42\n" == heir.run("python", "print(x)").stdout
 
 
-def test_a_refused_memory_is_said_to_be_lost_with_the_reason_and_the_files_are_there(
+def test_a_refused_memory_is_reported_as_lost_with_the_reason_and_the_files_are_kept(
     stage: KeepingStage,
 ) -> None:
     box = stage.arrived()
@@ -92,7 +94,7 @@ def test_a_refused_memory_is_said_to_be_lost_with_the_reason_and_the_files_are_t
     assert 1 == stage.living
 
 
-def test_one_that_cannot_be_woken_now_sleeps_on_with_its_memory_and_wakes_the_next_time(stage: KeepingStage) -> None:
+def test_a_failed_resume_stays_paused_with_its_memory_and_is_retried_the_next_time(stage: KeepingStage) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep(to_disk=True)
@@ -113,7 +115,7 @@ def test_one_that_cannot_be_woken_now_sleeps_on_with_its_memory_and_wakes_the_ne
 
 
 @pytest.mark.parametrize("to_disk", [False, True], ids=["in memory", "on disk"])
-def test_where_the_disk_takes_no_note_it_sleeps_on_and_wakes_once_it_does(stage: KeepingStage, to_disk: bool) -> None:
+def test_on_a_full_disk_it_stays_paused_and_resumes_later(stage: KeepingStage, to_disk: bool) -> None:
     box = stage.arrived()
     box.run("python", "x = 42")
     box.sleep(to_disk=to_disk)

@@ -48,7 +48,7 @@ def image_of(kasmon: Cli, name: str) -> Path:
     return next(path for path in base.glob(f"{about(kasmon, name)['id']}/memory/*/{MEMORY}"))
 
 
-def test_a_fork_has_all_memory_and_both_go_on_each_as_its_own_awake_or_from_disk(kasmon: Cli) -> None:
+def test_a_fork_has_all_memory_and_both_continue_separately_running_or_from_disk(kasmon: Cli) -> None:
     """One story, since each sandbox costs a second."""
     kasmon("sandbox", "create", "lab", "--tier", "microvm")
     python(kasmon, "lab", HOLD)
@@ -69,7 +69,7 @@ def test_a_fork_has_all_memory_and_both_go_on_each_as_its_own_awake_or_from_disk
     assert "41 hi\n" == python(kasmon, "twin", LOOK) == python(kasmon, "lab", LOOK)
 
 
-def test_a_memory_that_cannot_be_used_is_shown_so_and_is_not_forked_and_what_is_lost_is_told(kasmon: Cli) -> None:
+def test_an_unusable_memory_is_shown_and_not_forked_and_the_loss_is_reported(kasmon: Cli) -> None:
     kasmon("sandbox", "create", "lab", "--tier", "microvm")
     python(kasmon, "lab", HOLD)
     assert 2 == kasmon("sandbox", "pause", "lab", "--disk", "--hold").code

@@ -17,7 +17,7 @@ from kasmon.sandbox.microvm import debian_packages, image
     ],
     ids=["another program", "another file", "other steps"],
 )
-def test_an_image_that_was_made_of_something_else_is_not_found_and_so_is_built_anew(
+def test_an_image_of_other_inputs_is_not_found_and_is_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: object
 ) -> None:
     whole = image.VmImage(

@@ -62,7 +62,7 @@ def qemu_behind(lock: Path) -> int:
 
 
 @pytest.mark.parametrize("words", [("sandbox", "ls"), ("doctor", "--fix")], ids=["the next look", "doctor --fix"])
-def test_qemu_that_a_host_had_started_when_it_was_killed_is_ended(kasmon: Cli, words: tuple[str, ...]) -> None:
+def test_qemu_of_a_killed_host_is_ended(kasmon: Cli, words: tuple[str, ...]) -> None:
     with beside(kasmon, "sandbox", "create", "lab", "--tier", "microvm") as making:
         [folder] = until(lambda: list(kasmon.paths.sessions.glob("*")), LIMIT_S)
         session = SessionId(folder.name)
@@ -83,7 +83,7 @@ def test_qemu_that_a_host_had_started_when_it_was_killed_is_ended(kasmon: Cli, w
     assert not is_running(qemu, born)
 
 
-def test_a_pause_in_which_host_and_qemu_were_killed_fails_and_so_does_the_next_with_the_loss(
+def test_a_pause_in_which_host_and_qemu_were_killed_is_no_success_and_the_next_one_reports_the_loss(
     kasmon: Cli,
 ) -> None:
     session = SessionId(kasmon("sandbox", "create", "lab", "--tier", "microvm").out.strip())

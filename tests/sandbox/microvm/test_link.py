@@ -112,7 +112,7 @@ def said(what: str, path: str, **more: object) -> dict[str, object]:
     return {"tell": what, "tree": "workspace", "path": path, "mode": 0o644, "at_ns": 0, **more}
 
 
-def test_what_came_changed_and_went_is_told_once_and_is_so_outside(ends: Ends) -> None:
+def test_added_changed_and_removed_files_are_sent_once_and_applied_outside(ends: Ends) -> None:
     (ends.inside / "a").mkdir()
     (ends.inside / "a" / "f").write_text("one")
     (ends.inside / "link").symlink_to("a/f")
@@ -141,7 +141,7 @@ def test_modes_times_and_names_of_any_bytes_are_kept(ends: Ends) -> None:
     assert (0o750, 7) == (facts.st_mode & 0o777, facts.st_mtime_ns)
 
 
-def test_no_setuid_or_setgid_comes_out_whatever_is_told(ends: Ends) -> None:
+def test_no_setuid_or_setgid_leaves_the_guest_for_any_message(ends: Ends) -> None:
     ends.mirror.apply_record(said("folder", "folder", mode=0o2775))
     ends.mirror.apply_record(said("file", "folder/program", mode=0o6755, at_ns=0, size=0))
     ends.mirror.complete()
@@ -149,7 +149,7 @@ def test_no_setuid_or_setgid_comes_out_whatever_is_told(ends: Ends) -> None:
     assert [0o775, 0o755] == [(ends.outside / path).stat().st_mode & 0o7777 for path in ("folder", "folder/program")]
 
 
-def test_a_file_that_becomes_a_folder_and_back_is_that_outside_too(ends: Ends) -> None:
+def test_a_file_that_becomes_a_folder_and_back_does_so_outside_too(ends: Ends) -> None:
     (ends.inside / "x").write_text("file")
     ends.tell()
     (ends.inside / "x").unlink()
@@ -166,7 +166,7 @@ def test_a_file_that_becomes_a_folder_and_back_is_that_outside_too(ends: Ends) -
     assert (ends.outside / "x").is_symlink()
 
 
-def test_a_machine_begins_with_what_lies_outside_and_tells_none_of_it_again(ends: Ends) -> None:
+def test_a_machine_starts_with_the_files_outside_and_sends_none_of_them_back(ends: Ends) -> None:
     (ends.outside / "a" / "b").mkdir(parents=True)
     (ends.outside / "a" / "b" / "f").write_bytes(b"x" * 200_000)
     (ends.outside / "link").symlink_to("a")
@@ -178,7 +178,7 @@ def test_a_machine_begins_with_what_lies_outside_and_tells_none_of_it_again(ends
     assert [] == ends.tell()
 
 
-def test_what_changes_outside_comes_in_once_and_is_not_told_back(ends: Ends) -> None:
+def test_a_change_outside_is_applied_once_and_not_sent_back(ends: Ends) -> None:
     (ends.inside / "old").write_text("1")
     (ends.inside / "gone").write_text("1")
     ends.refresh()
@@ -197,7 +197,7 @@ def test_what_changes_outside_comes_in_once_and_is_not_told_back(ends: Ends) -> 
     assert [] == ends.put()
 
 
-def test_what_was_changed_on_both_sides_is_lost_on_neither_and_told(ends: Ends) -> None:
+def test_a_change_on_both_sides_is_lost_on_neither_and_reported(ends: Ends) -> None:
     (ends.inside / "f").write_text("1")
     ends.refresh()
     (ends.inside / "f").write_text("inside")
@@ -217,7 +217,7 @@ def test_what_was_changed_on_both_sides_is_lost_on_neither_and_told(ends: Ends) 
     assert [] == ends.refresh()
 
 
-def test_what_is_new_on_both_sides_under_one_name_is_lost_on_neither(ends: Ends) -> None:
+def test_a_new_file_on_both_sides_under_one_name_is_lost_on_neither(ends: Ends) -> None:
     ends.refresh()
     (ends.inside / "f").write_text("inside")
     (ends.inside / "d").mkdir()
@@ -231,7 +231,7 @@ def test_what_is_new_on_both_sides_under_one_name_is_lost_on_neither(ends: Ends)
     assert everything == ends.texts(ends.outside) == ends.texts(ends.inside)
 
 
-def test_what_was_removed_on_one_side_and_changed_on_the_other_is_there_again(ends: Ends) -> None:
+def test_a_file_removed_on_one_side_and_changed_on_the_other_is_restored(ends: Ends) -> None:
     for name in ("a", "b"):
         (ends.inside / name).write_text("1")
     ends.refresh()
@@ -246,7 +246,7 @@ def test_what_was_removed_on_one_side_and_changed_on_the_other_is_there_again(en
     assert {"a": "outside", "b": "inside"} == ends.texts(ends.outside) == ends.texts(ends.inside)
 
 
-def test_a_folder_that_is_removed_inside_stays_with_what_was_added_to_it_outside(ends: Ends) -> None:
+def test_a_folder_removed_in_the_guest_stays_with_files_added_outside(ends: Ends) -> None:
     (ends.inside / "d").mkdir()
     (ends.inside / "d" / "f").write_text("1")
     ends.refresh()
@@ -259,7 +259,7 @@ def test_a_folder_that_is_removed_inside_stays_with_what_was_added_to_it_outside
     assert {"d/mine": "2"} == ends.texts(ends.outside) == ends.texts(ends.inside)
 
 
-def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: Ends) -> None:
+def test_a_change_in_the_guest_during_an_update_is_kept_beside(ends: Ends) -> None:
     (ends.inside / "f").write_text("1")
     ends.refresh()
     (ends.outside / "f").write_text("outside")
@@ -275,7 +275,7 @@ def test_what_changes_inside_while_the_outside_is_put_in_is_kept_beside(ends: En
     ] == (ends.taking.pop_conflicts())
 
 
-def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:
+def test_a_file_being_written_is_sent_by_neither_side(ends: Ends) -> None:
     ends.taking.apply_record(said("file", "f"))
     ends.taking.append(b"half")
 
@@ -284,7 +284,7 @@ def test_a_file_that_is_being_put_in_is_told_by_nobody(ends: Ends) -> None:
     assert [] == ends.tell()
 
 
-def test_one_that_comes_outside_later_sends_what_changed_while_nobody_was_there(ends: Ends) -> None:
+def test_a_later_outside_end_sends_the_changes_made_without_it(ends: Ends) -> None:
     for name in ("same", "changed", "gone", "both"):
         (ends.inside / name).write_text("1")
     (ends.inside / "d").mkdir()
@@ -314,7 +314,7 @@ def test_one_that_comes_outside_later_sends_what_changed_while_nobody_was_there(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_what_cannot_be_read_outside_is_named(ends: Ends) -> None:
+def test_an_unreadable_file_outside_is_named(ends: Ends) -> None:
     (ends.outside / "closed").write_text("x")
     (ends.outside / "closed").chmod(0)
     ends.put()
@@ -323,12 +323,12 @@ def test_what_cannot_be_read_outside_is_named(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("path", ["../f", "/f", "a/../../f", "", ".", "a//f", "a\0b"])
-def test_no_name_leads_out_of_the_folder(ends: Ends, path: str) -> None:
+def test_no_name_leaves_the_folder(ends: Ends, path: str) -> None:
     with pytest.raises(OSError, match="is not a path in the folder"):
         ends.mirror.apply_record(said("file", path))
 
 
-def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_path: Path) -> None:
+def test_no_link_is_followed_in_the_path_of_a_file_or_at_its_end(ends: Ends, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
     (outer / "kept").write_text("mine")
@@ -347,7 +347,7 @@ def test_no_link_is_followed_on_the_way_to_a_file_or_at_its_end(ends: Ends, tmp_
     assert "theirs" == (ends.outside / "kept").read_text()
 
 
-def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(ends: Ends) -> None:
+def test_an_incomplete_file_is_not_written_and_the_earlier_one_stays(ends: Ends) -> None:
     (ends.outside / "f").write_text("before")
     ends.mirror.apply_record(said("file", "f"))
     ends.mirror.append(b"half")
@@ -358,7 +358,7 @@ def test_a_file_that_is_not_told_to_its_end_is_not_there_and_the_one_before_is(e
     assert {"d", "f"} == {path.name for path in ends.outside.iterdir()}
 
 
-def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
+def test_more_than_the_limit_of_the_folder_is_refused(tmp_path: Path) -> None:
     ends = Ends(tmp_path, most_bytes=10)
     ends.mirror.apply_record(said("file", "f"))
 
@@ -368,7 +368,7 @@ def test_more_than_the_folder_may_hold_is_refused(tmp_path: Path) -> None:
     ends.close()
 
 
-def test_records_come_whole_however_they_are_cut() -> None:
+def test_records_arrive_whole_at_any_cut() -> None:
     sent = pack_record(DATA, 7, b"abc") + pack_message(MESSAGE, {"tell": "ready"}) + pack_record(CONTENT)
     records = FrameReader(RECORD_BYTES)
 
@@ -378,12 +378,12 @@ def test_records_come_whole_however_they_are_cut() -> None:
 
 
 @pytest.mark.parametrize("data", [pack_record(0), pack_record(10), pack(b"\1"), b"\xff\xff\xff\xff"])
-def test_what_is_no_record_is_refused(data: bytes) -> None:
+def test_an_invalid_record_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"no record|too large"):
         list(map(parse_record, FrameReader(RECORD_BYTES).feed(data)))
 
 
-def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:
+def test_the_qemu_command_has_a_pinned_machine_and_no_path() -> None:
     handles = OpenFiles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16, memory=17, programs=18)
     said = build_command_line("/usr/bin/qemu", handles, SIZES["default"], accelerator="tcg")
 
@@ -396,7 +396,7 @@ def test_qemu_is_told_of_a_pinned_machine_and_of_no_path() -> None:
     assert ["rdinit=/init"] == [part for word in paths for part in word.split() if "/" in part]
 
 
-def test_one_without_programs_of_ours_has_the_same_disks_so_that_each_can_be_its_copy() -> None:
+def test_a_machine_without_programs_has_the_same_disks_so_that_it_can_be_copied() -> None:
     handles = OpenFiles(kernel=10, initrd=11, root=12, base=13, disk=14, control=15, console=16)
     said, other = (
         build_command_line("/usr/bin/qemu", each, SIZES["default"], accelerator="tcg")
@@ -408,7 +408,7 @@ def test_one_without_programs_of_ours_has_the_same_disks_so_that_each_can_be_its
     assert not any("null-co" in word for word in other)
 
 
-def test_an_image_is_one_of_this_version_with_all_its_files(tmp_path: Path) -> None:
+def test_an_image_is_of_this_version_with_all_its_files(tmp_path: Path) -> None:
     (tmp_path / "vmlinux").write_bytes(b"kernel")
     built = image.VmImage(
         id="a", made_at=1.0, kernel="6", versions={}, hashes={"vmlinux": "1f"}, modules=(), recipe=image.recipe()
@@ -425,7 +425,9 @@ def test_an_image_is_one_of_this_version_with_all_its_files(tmp_path: Path) -> N
     assert None is image.load_image(tmp_path)
 
 
-def test_a_failed_build_says_why_and_leaves_the_old_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_cannot_be_built_gives_the_reason_and_keeps_the_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tmp_path / "image" / "vmlinux"
     before.parent.mkdir()
     before.write_bytes(b"kernel")
@@ -437,7 +439,7 @@ def test_a_failed_build_says_why_and_leaves_the_old_image(tmp_path: Path, monkey
     assert b"kernel" == before.read_bytes()
 
 
-def test_the_first_files_are_an_archive_as_linux_reads_it() -> None:
+def test_the_initrd_is_an_archive_that_linux_reads() -> None:
     archive = CpioArchive()
     archive.add_folder("bin")
     archive.add_file("bin/x", b"abc", 0o755)

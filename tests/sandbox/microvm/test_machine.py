@@ -90,7 +90,7 @@ class TestItsInterpreters(InterpreterContract):
 # Memory on disk.
 
 
-def test_what_is_on_disk_has_no_process_and_goes_on_with_memory_files_and_clock(vm: MicroVm, make: Make) -> None:
+def test_a_machine_on_disk_has_no_process_and_resumes_with_memory_files_and_clock(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 41")
     ran(runtime, "bash", "y=5; cd /tmp; echo volatile > /run/seen; (while :; do date > /tmp/beat; sleep .1; done) & ")
@@ -109,7 +109,7 @@ def test_what_is_on_disk_has_no_process_and_goes_on_with_memory_files_and_clock(
     assert "there\n" == ran(again, "bash", "until [ -e /tmp/beat ]; do :; done; echo there").stdout
 
 
-def test_a_clock_that_is_a_day_off_is_set_when_it_goes_on(vm: MicroVm, make: Make) -> None:
+def test_a_clock_that_is_a_day_off_is_set_at_the_resume(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     send_request(VmFiles(vm.host_folders, policy).control, 20, "hello", now=time.time() - 86400, chance="00" * 64)
     assert time.time() - float(ran(runtime, "python", "import time; print(time.time())").stdout) > 86000
@@ -119,7 +119,7 @@ def test_a_clock_that_is_a_day_off_is_set_when_it_goes_on(vm: MicroVm, make: Mak
     assert abs(time.time() - float(ran(again, "python", "print(time.time())").stdout)) < 2
 
 
-def test_a_memory_is_gone_on_from_once(vm: MicroVm, make: Make) -> None:
+def test_a_memory_is_restored_once(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
     again = vm.resume(policy, runtime, slept)
@@ -164,7 +164,9 @@ def test_a_truncated_or_damaged_memory_is_refused_and_nothing_runs(vm: MicroVm, 
 
 
 @pytest.mark.parametrize(("field", "value"), [("cpu", "Westmere"), ("program", "qemu 9"), ("image", "another")])
-def test_a_memory_of_other_processor_qemu_or_image_is_refused(vm: MicroVm, make: Make, field: str, value: str) -> None:
+def test_a_memory_of_another_processor_qemu_or_image_is_refused(
+    vm: MicroVm, make: Make, field: str, value: str
+) -> None:
     """QEMU itself goes on from it, and says nothing."""
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
@@ -177,7 +179,9 @@ def test_a_memory_of_other_processor_qemu_or_image_is_refused(vm: MicroVm, make:
     assert vm.find(policy, vm.resume(policy, runtime, slept))
 
 
-def test_a_memory_of_an_older_disk_or_another_session_is_refused_and_nothing_runs(vm: MicroVm, make: Make) -> None:
+def test_a_memory_with_a_changed_disk_or_of_another_session_is_refused_and_nothing_runs(
+    vm: MicroVm, make: Make
+) -> None:
     policy, runtime = make()
     slept = kept(vm, policy, runtime)
     lot = VmFiles(vm.host_folders, policy)
@@ -196,7 +200,9 @@ def test_a_memory_of_an_older_disk_or_another_session_is_refused_and_nothing_run
     assert vm.adopt(policy) is None
 
 
-def test_a_memory_of_another_boot_is_resumed_and_no_process_is_taken_for_its_machine(vm: MicroVm, make: Make) -> None:
+def test_a_memory_of_another_boot_is_restored_and_no_current_process_is_taken_for_its_machine(
+    vm: MicroVm, make: Make
+) -> None:
     """As far as that can be said without a start of this machine: what was noted is of another boot then."""
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
@@ -212,7 +218,7 @@ def test_a_memory_of_another_boot_is_resumed_and_no_process_is_taken_for_its_mac
     assert "42\n" == ran(vm.resume(policy, mine, slept), "python", "print(x)").stdout
 
 
-def test_a_qemu_that_does_not_start_or_dies_at_once_takes_no_memory(vm: MicroVm, make: Make, tmp_path: Path) -> None:
+def test_a_qemu_that_does_not_start_or_dies_at_once_consumes_no_memory(vm: MicroVm, make: Make, tmp_path: Path) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     slept = kept(vm, policy, runtime)
@@ -232,7 +238,7 @@ def test_a_qemu_that_does_not_start_or_dies_at_once_takes_no_memory(vm: MicroVm,
     assert "42\n" == ran(vm.resume(policy, runtime, slept), "python", "print(x)").stdout
 
 
-def test_a_disk_that_fills_up_meanwhile_leaves_the_machine_and_the_memory_before(vm: MicroVm, make: Make) -> None:
+def test_a_disk_that_fills_up_meanwhile_keeps_the_machine_and_the_earlier_memory(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     folder = VmFiles(vm.host_folders, policy).snapshots.folder
@@ -251,7 +257,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_machine_and_the_memory_before
     assert "42\n" == ran(vm.resume(policy, again, kept(vm, policy, again)), "python", "print(x)").stdout
 
 
-def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroVm, make: Make) -> None:
+def test_a_file_that_cannot_be_written_outside_prevents_the_pause_and_is_reported(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "bash", "mkdir taken")
     outside = Path(runtime.workspace) / "taken"
@@ -270,7 +276,7 @@ def test_a_file_that_cannot_be_put_outside_keeps_it_awake_and_is_told(vm: MicroV
     assert "y\n" == (outside / "f").read_text()
 
 
-def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm: MicroVm, make: Make) -> None:
+def test_qemu_killed_while_writing_its_memory_leaves_no_valid_memory(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     lot = VmFiles(vm.host_folders, policy)
     send_request(lot.control, 60, "freeze")
@@ -292,7 +298,7 @@ def test_qemu_killed_while_its_memory_is_written_leaves_no_memory_that_counts(vm
     assert "1\n" == ran(fresh, "bash", "echo 1").stdout
 
 
-def test_a_keeper_that_dies_between_any_two_steps_leaves_a_machine_for_the_next(vm: MicroVm, make: Make) -> None:
+def test_a_host_that_dies_between_any_two_steps_leaves_a_machine_for_the_next_one(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "python", "x = 42")
     lot = VmFiles(vm.host_folders, policy)
@@ -338,7 +344,7 @@ def test_a_warm_machine_that_is_cut_is_not_copied(vm: MicroVm, tmp_path: Path) -
     assert "truncated" in origin.why
 
 
-def test_the_first_machine_of_a_size_is_put_away_warm_and_goes_on_and_the_next_one_is_its_copy(
+def test_the_first_machine_of_a_size_is_stored_warm_and_continues_and_the_next_one_is_its_copy(
     vm: MicroVm, make: Make, shared: Path
 ) -> None:
     """Nothing of the first one's session is in it."""
@@ -374,7 +380,7 @@ except urllib.error.HTTPError as error:
 # Copies.
 
 
-def test_a_fork_goes_on_with_memory_and_files_of_its_own(vm: MicroVm, make: Make) -> None:
+def test_a_fork_continues_with_its_own_memory_and_files(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "bash", "y=5; echo one > f")
     slept = kept(vm, policy, runtime)
@@ -390,7 +396,9 @@ def test_a_fork_goes_on_with_memory_and_files_of_its_own(vm: MicroVm, make: Make
     assert identity(again) != identity(fork)
 
 
-def test_a_program_of_this_machine_is_in_it_read_only_also_after_a_sleep_and_fork(vm: MicroVm, shared: Path) -> None:
+def test_a_program_of_this_machine_is_readable_in_it_also_after_a_pause_and_in_a_fork(
+    vm: MicroVm, shared: Path
+) -> None:
     package = shared / "node_modules" / "greeter"
     package.mkdir(parents=True)
     program, word, told = (package / name for name in ("greet", "word", "package.json"))
@@ -436,7 +444,7 @@ def identity(runtime: SandboxRuntime) -> str:
 # Files.
 
 
-def test_what_changes_in_its_workspace_is_there_outside_with_each_answer(vm: MicroVm, make: Make) -> None:
+def test_changes_in_its_workspace_are_outside_with_each_answer(vm: MicroVm, make: Make) -> None:
     _, runtime = make()
     folder = Path(runtime.workspace)
     ran(
@@ -453,7 +461,9 @@ def test_what_changes_in_its_workspace_is_there_outside_with_each_answer(vm: Mic
     assert "1\n2\n" == (folder / "d/b/c").read_text()
 
 
-def test_it_begins_with_its_workspaces_files_and_the_next_machine_with_its_files(vm: MicroVm, make: Make) -> None:
+def test_it_starts_with_the_files_of_its_workspace_and_the_next_machine_with_the_last_ones(
+    vm: MicroVm, make: Make
+) -> None:
     policy, runtime = make()
     ran(runtime, "bash", "mkdir sub; echo kept > sub/f; ln -s sub/f link; echo home > ~/.note")
     vm.destroy(policy, runtime)
@@ -463,7 +473,7 @@ def test_it_begins_with_its_workspaces_files_and_the_next_machine_with_its_files
     assert "kept kept home\n" == ran(again, "bash", "echo $(cat sub/f) $(cat link) $(cat ~/.note)").stdout
 
 
-def test_what_changed_outside_comes_in_and_what_both_changed_is_lost_on_neither_side(vm: MicroVm, make: Make) -> None:
+def test_an_outside_change_is_applied_and_a_change_on_both_sides_is_lost_on_neither(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     folder = Path(runtime.workspace)
     ran(runtime, "bash", "echo one > f; echo one > g; mkdir d")
@@ -504,7 +514,9 @@ def test_its_disk_is_its_limit(make: Make) -> None:
 # Confinement.
 
 
-def test_no_credential_of_node_is_in_memory_on_disk(vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_credential_of_node_is_in_the_memory_on_disk(
+    vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It gives nothing back clean: what is left is taken out of the image."""
     canary = f"canary-{secrets.token_hex(16)}"
     monkeypatch.setenv("CANARY", canary)
@@ -520,7 +532,9 @@ def test_no_credential_of_node_is_in_memory_on_disk(vm: MicroVm, make: Make, mon
     assert "42\n" == ran(vm.resume(policy, runtime, slept), "node", "x + 1").stdout
 
 
-def test_no_form_of_credentials_is_in_memory_on_disk(vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_form_of_a_credential_that_code_made_is_in_the_memory_on_disk(
+    vm: MicroVm, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hex, UTF-16 and reversed: code made them itself, so no interpreter can be told to forget them."""
     canary = f"canary-{secrets.token_hex(16)}"
     monkeypatch.setenv("CANARY", canary)
@@ -542,7 +556,7 @@ def test_no_form_of_credentials_is_in_memory_on_disk(vm: MicroVm, make: Make, mo
     assert "42\n" == ran(vm.resume(policy, runtime, slept), "python", "print(x + 1)").stdout
 
 
-def test_neither_process_is_roots_and_both_end_together(vm: MicroVm, make: Make) -> None:
+def test_neither_process_runs_as_root_and_both_end_together(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     for pid in (runtime.pid, runtime.front):
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -561,7 +575,7 @@ def status_of(pid: int) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
 
 
-def test_whoever_kills_all_inside_ends_the_machine_and_no_other(vm: MicroVm, make: Make) -> None:
+def test_killing_every_guest_process_ends_the_machine_and_no_other(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
 
     with pytest.raises(AgentLostError):
@@ -570,7 +584,7 @@ def test_whoever_kills_all_inside_ends_the_machine_and_no_other(vm: MicroVm, mak
     until(lambda: not vm.find(policy, runtime))
 
 
-def test_a_secret_that_was_taken_out_is_not_in_the_memory_on_disk(vm: MicroVm, make: Make) -> None:
+def test_a_removed_secret_is_not_in_the_memory_on_disk(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     canary = f"canary-{secrets.token_hex(16)}"
     with contextlib.closing(GuestChannel(runtime.socket)) as inside:
@@ -592,7 +606,7 @@ def test_a_secret_that_was_taken_out_is_not_in_the_memory_on_disk(vm: MicroVm, m
     assert not path.exists()
 
 
-def test_it_says_what_it_uses(vm: MicroVm, make: Make) -> None:
+def test_it_reports_its_usage(vm: MicroVm, make: Make) -> None:
     policy, runtime = make()
     ran(runtime, "bash", "echo 1 > f")
 
@@ -616,7 +630,7 @@ def test_a_folder_that_a_machine_cannot_see_is_refused_and_not_left_out(vm: Micr
     assert vm.adopt(SandboxPolicy(session=SessionId("a" * 8))) is None
 
 
-def test_a_probe_makes_one_and_says_how_long_that_took(vm: MicroVm) -> None:
+def test_a_probe_creates_one_machine_and_reports_the_time(vm: MicroVm) -> None:
     probe = vm.probe()
 
     assert probe.ok
@@ -624,7 +638,7 @@ def test_a_probe_makes_one_and_says_how_long_that_took(vm: MicroVm) -> None:
     assert "copied from a warm one" in probe.why
 
 
-def test_without_an_image_the_probe_says_how_to_get_one(vm: MicroVm, tmp_path: Path) -> None:
+def test_without_an_image_the_probe_shows_how_to_get_one(vm: MicroVm, tmp_path: Path) -> None:
     probe = MicroVm(vm.paths, image=tmp_path / "image").probe()
 
     assert (False, "there is no image") == (probe.ok, probe.why)

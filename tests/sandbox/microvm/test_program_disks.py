@@ -40,7 +40,7 @@ def package(modules: Path, name: str, **asks: Sequence[str]) -> Path:
     return modules / name
 
 
-def test_of_a_native_program_its_own_package_is_taken_and_not_what_lies_beside_it(tmp_path: Path) -> None:
+def test_a_native_program_has_its_own_package_and_no_file_beside_it(tmp_path: Path) -> None:
     modules = tmp_path / "lib" / "node_modules"
     ours, _ = package(modules, "@maker/agent", dependencies=["other"]), package(modules, "other")
     put(ours / "bin" / "agent.exe", ELF)
@@ -52,7 +52,7 @@ def test_of_a_native_program_its_own_package_is_taken_and_not_what_lies_beside_i
     assert (str(ours / "bin" / "agent.exe"), (ours,)) == (need.program, need.folders)
 
 
-def test_a_script_has_its_package_all_that_this_depends_on_and_the_node_that_runs_it(
+def test_a_script_has_its_package_its_dependencies_and_its_node(
     tmp_path: Path,
 ) -> None:
     modules, prefix = tmp_path / "node_modules", tmp_path / "v22"
@@ -71,7 +71,7 @@ def test_a_script_has_its_package_all_that_this_depends_on_and_the_node_that_run
     assert str(prefix / "bin") in need.path
 
 
-def test_where_links_stand_for_packages_all_of_them_are_taken(tmp_path: Path) -> None:
+def test_packages_behind_links_are_all_included(tmp_path: Path) -> None:
     modules = tmp_path / "node_modules"
     ours = package(modules, "agent", dependencies=["a"])
     (modules / "a").symlink_to(package(tmp_path / "store", "a"))
@@ -81,7 +81,7 @@ def test_where_links_stand_for_packages_all_of_them_are_taken(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"dependencies": ["a"]}', '{"dependencies": {"../../..": "*"}}'])
-def test_a_package_that_says_nothing_sensible_is_taken_as_it_is(tmp_path: Path, told: str) -> None:
+def test_a_package_with_an_invalid_description_is_used_as_it_is(tmp_path: Path, told: str) -> None:
     ours = put(tmp_path / "node_modules" / "agent" / "package.json", told).parent
 
     assert (ours,) == find_needed_files(str(put(ours / "cli.js", "#!/usr/bin/env node\n"))).folders
@@ -93,7 +93,7 @@ def test_a_program_of_the_image_needs_nothing_of_this_machine() -> None:
     assert ("of-no-machine",) == prepare_program(("of-no-machine",), {"PATH": "/usr/bin"}).argv
 
 
-def test_what_is_not_there_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_oversized_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError):
         prepare_program((f"{tmp_path}/agent",), {})
     monkeypatch.setattr(program_disks, "MOST_BYTES", 3)
@@ -101,7 +101,7 @@ def test_what_is_not_there_or_too_large_is_refused(tmp_path: Path, monkeypatch: 
         prepare_program((str(put(tmp_path / "agent", ELF)),), {})
 
 
-def test_each_part_lies_where_it_lies_outside_unless_the_image_or_the_machine_has_that_place() -> None:
+def test_each_file_has_its_outside_path_unless_the_image_or_the_machine_uses_it() -> None:
     assert "/home/me/agent" == place("/home/me/agent", 0)
     assert "/usrlocal/x" == place("/usrlocal/x", 0)
     for taken in ("/usr/local/lib/node_modules/agent", "/opt/agent", "/tmp/agent", "/workspace/agent", "/etc/ssl"):
@@ -113,7 +113,7 @@ def test_each_part_lies_where_it_lies_outside_unless_the_image_or_the_machine_ha
     ]
 
 
-def test_what_it_trusts_comes_along_and_is_named_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_trusted_certificates_are_included_at_their_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, own, system = (put(tmp_path / name / name, ELF) for name in ("agent", "own", "system"))
     monkeypatch.setattr(program_disks, "BUNDLES", ("/nowhere", str(system)))
 
@@ -135,7 +135,7 @@ def on_the_disk(disk: Path, command: str) -> str:
 
 
 @has_mke2fs
-def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) -> None:
+def test_a_disk_is_created_once_and_again_after_a_program_changed(tmp_path: Path) -> None:
     agent, kept = put(tmp_path / "agent" / "run", "one", 0o700), ProgramDisks(tmp_path / "machines" / "programs")
     put(tmp_path / "agent" / "private", "own", 0o600)
     (tmp_path / "agent" / "link").symlink_to("run")
@@ -165,7 +165,7 @@ def test_a_disk_is_made_once_and_anew_where_a_program_changed(tmp_path: Path) ->
 
 
 @has_mke2fs
-def test_disks_that_nobody_has_or_wants_go_and_those_of_machines_stay(tmp_path: Path) -> None:
+def test_unused_disks_are_removed_and_those_of_machines_stay(tmp_path: Path) -> None:
     kept = ProgramDisks(tmp_path / "programs")
     old, used = (kept.prepare((str(put(tmp_path / name, name)),)) for name in ("old", "used"))
     os.link(used, tmp_path / "machines-own")
@@ -191,7 +191,7 @@ def test_a_disk_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: 
     assert [] == list(kept.folder.iterdir())
 
 
-def test_it_is_known_by_names_sizes_and_times_and_is_not_read(tmp_path: Path) -> None:
+def test_it_is_identified_by_names_sizes_and_times_and_is_not_read(tmp_path: Path) -> None:
     file = put(tmp_path / "agent" / "run", "one")
     before = compute_id((str(file.parent),))
     (tmp_path / "other").mkdir()

@@ -30,7 +30,7 @@ def starting(**took_ms: float | None) -> Callable[[str, float | None], float]:
     return started
 
 
-def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
+def test_kvm_is_used_if_a_start_with_it_is_faster() -> None:
     found = qemu_program.run_trial("here", starting(tcg=5000, kvm=700))
 
     assert found.uses_kvm
@@ -42,7 +42,7 @@ def test_kvm_is_taken_where_a_start_with_it_is_faster() -> None:
     [(2500.0, "it is no faster here: a start takes 2500 ms with it"), (None, "did not boot within 3.0 s")],
     ids=["slower", "hangs"],
 )
-def test_it_is_not_taken_where_it_is_slower_or_hangs_and_the_reason_is_told(kvm: float | None, said: str) -> None:
+def test_kvm_that_is_slower_or_hangs_is_not_used_and_the_reason_is_reported(kvm: float | None, said: str) -> None:
     found = qemu_program.run_trial("here", starting(tcg=2000, kvm=kvm))
 
     assert not found.uses_kvm
@@ -54,7 +54,7 @@ def test_it_may_take_no_longer_than_what_is_emulated() -> None:
     assert "did not boot within 8.0 s" in qemu_program.run_trial("here", starting(tcg=8000, kvm=8001)).sentence
 
 
-def test_what_was_found_counts_for_the_machine_it_was_found_on_alone(tmp_path: Path) -> None:
+def test_the_result_applies_to_the_tested_machine_only(tmp_path: Path) -> None:
     path = tmp_path / "machines" / "kvm.json"
     found = qemu_program.store_trial(path, qemu_program.run_trial("here", starting(tcg=2, kvm=1)))
 
@@ -71,7 +71,7 @@ def test_another_image_or_another_qemu_is_another_machine() -> None:
     )
 
 
-def test_kvm_that_is_not_there_or_closed_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kvm_that_is_missing_or_closed_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = tmp_path / "kvm"
     monkeypatch.setattr(qemu_program, "KVM", device)
     me = (os.geteuid(), os.getegid())
@@ -105,7 +105,7 @@ class TestOnThisMachine:
         yield vm
         ended(vm)
 
-    def test_kvm_that_hangs_is_ended_and_told_and_not_tried_again(self, vm: MicroVm) -> None:
+    def test_kvm_that_hangs_is_ended_and_reported_and_not_tried_again(self, vm: MicroVm) -> None:
         said = vm.provisioning.describe_accelerator(emulated_ms=500)
 
         assert re.match("emulated, without KVM: a machine with it did not boot within 3.0 s, and was ended", said)
@@ -115,7 +115,7 @@ class TestOnThisMachine:
         again.provisioning._time_start = None  # type: ignore[assignment, method-assign]  # it would stumble if it were tried
         assert said == again.provisioning.describe_accelerator()
 
-    def test_where_it_was_faster_and_fails_later_the_machine_is_emulated_and_says_so(self, vm: MicroVm) -> None:
+    def test_a_machine_that_was_faster_and_fails_later_is_emulated_and_reported(self, vm: MicroVm) -> None:
         qemu_program.store_trial(
             vm.provisioning._trial, qemu_program.run_trial(vm.provisioning._identity, starting(tcg=9000, kvm=1))
         )

@@ -20,7 +20,7 @@ from kasmon.sandbox.network.allowlist import PRESETS, address_fault, allowlist, 
         ("pypi", "pypi.org", 443),
     ],
 )
-def test_whom_an_entry_names_may_be_reached(listed: str, host: str, port: int) -> None:
+def test_hosts_that_an_entry_names_are_reachable(listed: str, host: str, port: int) -> None:
     assert judge(allowlist([listed]), host, port).allowed
 
 
@@ -49,7 +49,7 @@ def test_whom_an_entry_names_may_be_reached(listed: str, host: str, port: int) -
         ("example.org", "example.org..", 443, "that is not a host name"),
     ],
 )
-def test_whoever_else_is_refused_with_the_reason(listed: str, host: str, port: int, why: str) -> None:
+def test_other_hosts_are_refused_with_the_reason(listed: str, host: str, port: int, why: str) -> None:
     verdict = judge(allowlist([listed]), host, port)
 
     assert not verdict.allowed
@@ -77,7 +77,7 @@ def test_whoever_else_is_refused_with_the_reason(listed: str, host: str, port: i
         "example.org/x",
     ],
 )
-def test_what_is_no_host_is_no_entry(text: str) -> None:
+def test_an_entry_that_is_no_host_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cannot be allowed"):
         allowlist([text])
 
@@ -107,7 +107,7 @@ def test_a_name_that_leads_into_a_private_network_is_refused(address: str) -> No
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "100.64.0.1", "::1", "fd00::1", "::ffff:10.0.0.1"])
-def test_an_entry_may_say_that_it_leads_there(address: str) -> None:
+def test_an_entry_may_allow_a_private_address(address: str) -> None:
     assert "" == address_fault(address, private=True)
 
 
@@ -132,11 +132,11 @@ def test_no_entry_leads_to_where_machines_talk_about_themselves(address: str) ->
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34"])
-def test_the_rest_of_the_world_is_as_the_list_says(address: str) -> None:
+def test_any_other_address_is_decided_by_the_list(address: str) -> None:
     assert "" == address_fault(address, private=False)
 
 
-def test_a_person_is_told_what_to_type() -> None:
+def test_the_user_gets_the_command_to_type() -> None:
     """Each is an entry of a list that allows just this."""
     assert "example.org" == entry_for("example.org", 443)
     assert "example.org:8443" == entry_for("example.org", 8443)

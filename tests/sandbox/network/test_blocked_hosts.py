@@ -78,7 +78,9 @@ def answer(kasmon: Cli, request: Request, decision: str) -> None:
     assert 0 == done.code, done.err
 
 
-def test_a_denial_names_the_word_and_once_allows_it_but_once(kasmon: Cli, lab: SessionId, server: int) -> None:
+def test_a_denial_names_the_exact_command_and_once_allows_it_without_storing_it(
+    kasmon: Cli, lab: SessionId, server: int
+) -> None:
     said = run(kasmon, CURL.format(port=server))
     request = asked(kasmon, lab)
     entry = f"private:localhost:{server}"
@@ -122,7 +124,9 @@ RUNS = {
 }
 
 
-def test_a_running_interpreter_reaches_a_port_of_localhost_once_it_is_allowed(kasmon: Cli, server: int) -> None:
+def test_an_interpreter_that_runs_already_reaches_a_port_of_localhost_once_it_is_allowed(
+    kasmon: Cli, server: int
+) -> None:
     """Until then `localhost` is the sandbox itself, also for a node that has sent requests."""
     kasmon("sandbox", "create", "lab", "--allow", "pypi")
     runs = {lang: code.format(url=f"http://localhost:{server}/") for lang, code in RUNS.items() if shutil.which(lang)}
@@ -136,7 +140,7 @@ def test_a_running_interpreter_reaches_a_port_of_localhost_once_it_is_allowed(ka
     assert dict.fromkeys(runs, True) == outcomes()
 
 
-def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(kasmon: Cli, lab: SessionId, server: int) -> None:
+def test_a_host_allowed_once_is_refused_again_when_its_time_is_over(kasmon: Cli, lab: SessionId, server: int) -> None:
     """By the clock that it is given; what the jail is refused meanwhile is not asked about."""
     clock, nobody = [1000.0], cast("Any", None)
     requests = EgressRequests(kasmon.paths, lab, nobody, nobody, now=lambda: clock[0])
@@ -152,7 +156,7 @@ def test_what_was_allowed_once_is_refused_again_when_its_time_is_over(kasmon: Cl
     assert "hello-from-outside" not in run(kasmon, CURL.format(port=server))
 
 
-def test_always_is_kept_for_this_sandbox(kasmon: Cli, lab: SessionId, server: int) -> None:
+def test_always_is_stored_for_this_sandbox(kasmon: Cli, lab: SessionId, server: int) -> None:
     run(kasmon, CURL.format(port=server))
     answer(kasmon, asked(kasmon, lab), "always")
 
@@ -161,7 +165,7 @@ def test_always_is_kept_for_this_sandbox(kasmon: Cli, lab: SessionId, server: in
     assert [] == json.loads(kasmon("rules", "--json").out)["rules"]
 
 
-def test_what_was_denied_is_not_asked_again(kasmon: Cli, lab: SessionId, server: int) -> None:
+def test_a_denied_host_is_not_requested_again(kasmon: Cli, lab: SessionId, server: int) -> None:
     run(kasmon, CURL.format(port=server))
     answer(kasmon, asked(kasmon, lab), "deny")
     run(kasmon, CURL.format(port=server))
@@ -171,7 +175,7 @@ def test_what_was_denied_is_not_asked_again(kasmon: Cli, lab: SessionId, server:
     assert [Decision.DENY] == [each.decision for each in facts(kasmon, lab, RequestAnswered)]
 
 
-def test_an_agent_does_not_answer_it(kasmon: Cli, lab: SessionId, server: int) -> None:
+def test_an_agent_cannot_answer_it(kasmon: Cli, lab: SessionId, server: int) -> None:
     """The guard is that of every other request."""
     run(kasmon, CURL.format(port=server))
     request = asked(kasmon, lab)
@@ -186,7 +190,9 @@ def test_an_agent_does_not_answer_it(kasmon: Cli, lab: SessionId, server: int) -
     assert [request.id] == [each.id for each in session_of(kasmon, lab).requests]
 
 
-def test_what_a_profile_refuses_is_not_asked_but_for_hosts_that_work_may_need(kasmon: Cli, shared: Path) -> None:
+def test_hosts_that_a_profile_denies_silently_are_not_requested_but_those_of_common_services(
+    kasmon: Cli, shared: Path
+) -> None:
     lines = 'network = ["private:localhost:9"]\nrefuse = ["telemetry.example", "registry.npmjs.org:443"]'
     configured(kasmon, f"[agents.shell.confined]\n{lines}\n")
     session = sandboxed_agents.started(kasmon, sandboxed_agents.folder(shared))

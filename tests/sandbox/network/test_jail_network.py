@@ -91,7 +91,7 @@ def way_of(jailed_agent: JailedAgent) -> Path:
     return jailed_agent.jail.host_folders.gate(jailed_agent.policy.session)
 
 
-def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., JailedAgent], server: int) -> None:
+def test_a_jail_has_no_network_without_a_setting(outward: Callable[..., JailedAgent], server: int) -> None:
     alone = outward()
 
     assert "Could not resolve host" in curl(alone, "--noproxy", "*", "http://example.org/")
@@ -103,7 +103,7 @@ def test_a_jail_has_no_network_until_it_is_given_one(outward: Callable[..., Jail
     until(lambda: not proxy_control.is_running(way_of(alone)))
 
 
-def test_it_reaches_who_is_on_its_list_and_nobody_else(outward: Callable[..., JailedAgent], server: int) -> None:
+def test_it_reaches_the_hosts_on_its_list_and_no_others(outward: Callable[..., JailedAgent], server: int) -> None:
     one = outward(hosts=(f"private:localhost:{server}",))
 
     assert "hello|" == curl(one, f"http://localhost:{server}/")
@@ -132,7 +132,7 @@ except OSError as error:
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
-def test_in_a_tunnel_it_speaks_to_whom_the_tunnel_is_for(outward: Callable[..., JailedAgent], secure: int) -> None:
+def test_a_tunnel_leads_only_to_its_host(outward: Callable[..., JailedAgent], secure: int) -> None:
     """With true TLS on both sides; another name in it would reach another of the same machine's hosts."""
     one = outward(hosts=(f"private:localhost:{secure}",))
 
@@ -142,7 +142,7 @@ def test_in_a_tunnel_it_speaks_to_whom_the_tunnel_is_for(outward: Callable[..., 
     assert "names another host" in proxy_control.denials(way_of(one))[-1].why
 
 
-def test_it_gets_past_its_proxy_by_no_other_way(outward: Callable[..., JailedAgent], server: int) -> None:
+def test_it_cannot_bypass_its_proxy(outward: Callable[..., JailedAgent], server: int) -> None:
     one = outward(hosts=(f"private:localhost:{server}",))
 
     assert "Failed to connect" in curl(one, "--noproxy", "*", f"http://127.0.0.1:{server}/")
@@ -184,7 +184,7 @@ print(done.stdout, done.stderr, sep="", end="")
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
 @pytest.mark.parametrize("guarded", [True, False])
-def test_node_programs_find_the_way_out_by_fetch_and_by_request(
+def test_node_programs_use_the_proxy_by_fetch_and_by_request(
     outward: Callable[..., JailedAgent], server: int, secure: int, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """Node looks for no proxy by itself; *guarded* is off where it is left to that."""
@@ -203,7 +203,7 @@ def test_node_programs_find_the_way_out_by_fetch_and_by_request(
     assert 6 == len(said)
 
 
-def test_a_change_of_its_list_is_in_force_at_once(outward: Callable[..., JailedAgent], server: int) -> None:
+def test_a_change_of_its_list_applies_at_once(outward: Callable[..., JailedAgent], server: int) -> None:
     one = outward(hosts=("example.org",))
     assert "is not on the list" in curl(one, f"http://localhost:{server}/")
 
@@ -213,7 +213,7 @@ def test_a_change_of_its_list_is_in_force_at_once(outward: Callable[..., JailedA
     assert "is not on the list" in curl(one, f"http://localhost:{server}/")
 
 
-def test_a_proxy_that_was_killed_is_there_again_after_a_pause(outward: Callable[..., JailedAgent], server: int) -> None:
+def test_a_killed_proxy_is_restarted_after_a_pause(outward: Callable[..., JailedAgent], server: int) -> None:
     one = outward(hosts=(f"private:localhost:{server}",))
     pid = proxy_control.send_command(way_of(one), {"do": "state"})["pid"]
     slept = one.jail.pause(one.policy, one.runtime)
@@ -225,7 +225,7 @@ def test_a_proxy_that_was_killed_is_there_again_after_a_pause(outward: Callable[
     assert "is not on the list" in curl(one, "http://other.example/")
 
 
-def test_an_agents_own_jail_has_the_same_way_out(
+def test_an_agents_own_jail_has_the_same_proxy(
     outward: Callable[..., JailedAgent], jail: Jail, server: int, tmp_path: Path
 ) -> None:
     (tmp_path / "work").mkdir()

@@ -97,7 +97,7 @@ def rest(link: socket.socket) -> bytes:
     return said
 
 
-def test_what_programs_send_to_their_proxy_reaches_it_and_ends_as_they_end(inside: Inside) -> None:
+def test_output_of_programs_to_their_proxy_reaches_it_and_ends_with_them(inside: Inside) -> None:
     serve(inside.door, echo)
     with inside.call() as link:
         link.sendall(b"CONNECT")
@@ -105,7 +105,7 @@ def test_what_programs_send_to_their_proxy_reaches_it_and_ends_as_they_end(insid
         assert b"CONNECT" == rest(link)
 
 
-def test_much_goes_both_ways_though_nobody_reads_for_a_while(inside: Inside) -> None:
+def test_much_data_flows_both_ways_despite_slow_readers(inside: Inside) -> None:
     serve(inside.door, echo)
     much = os.urandom(1 << 20) * 8
     with inside.call() as link:
@@ -121,7 +121,7 @@ def test_much_goes_both_ways_though_nobody_reads_for_a_while(inside: Inside) -> 
         writer.join()
 
 
-def test_without_a_network_a_connection_ends_and_the_carrier_goes_on(inside: Inside) -> None:
+def test_without_a_network_a_connection_ends_and_the_forwarder_continues(inside: Inside) -> None:
     inside.door.close()
     for _ in range(2):
         with inside.call() as link:
@@ -129,7 +129,7 @@ def test_without_a_network_a_connection_ends_and_the_carrier_goes_on(inside: Ins
     assert inside.process.poll() is None
 
 
-def test_a_port_of_this_machine_leads_to_where_it_should(server: socket.socket) -> None:
+def test_a_port_of_this_machine_leads_to_its_target(server: socket.socket) -> None:
     forward = PortForward(lambda: socket.create_connection(("127.0.0.1", port_of(server))))
     thread = threading.Thread(target=forward.serve)
     thread.start()
@@ -161,7 +161,7 @@ def test_a_sandbox_that_is_not_reached_ends_the_connection_and_not_the_port() ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
-def test_a_process_that_is_gone_is_not_joined() -> None:
+def test_an_exited_process_is_not_joined() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     with pytest.raises(SandboxError, match="it has ended"):
@@ -169,7 +169,7 @@ def test_a_process_that_is_gone_is_not_joined() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
-def test_one_that_has_the_id_of_the_sandbox_and_is_another_is_not_joined() -> None:
+def test_a_process_that_reuses_the_id_of_the_sandbox_is_not_joined() -> None:
     started = started_at(os.getpid())
     assert started
     with pytest.raises(SandboxError, match="it has ended"):
@@ -181,7 +181,7 @@ def test_a_port_of_this_machine_that_is_taken_is_refused(server: socket.socket) 
         PortForward(lambda: socket.socket(), port_of(server))
 
 
-def test_a_program_that_it_becomes_finds_its_proxy_there() -> None:
+def test_a_program_that_replaces_it_finds_its_proxy() -> None:
     """The carrier is ready before the program runs, and ends with the sandbox, not with the program."""
     with tempfile.TemporaryDirectory(prefix="kf-", dir="/tmp") as name, unix(Path(name, "proxy.sock")) as door:
         serve(door, echo)
@@ -202,7 +202,7 @@ def test_a_program_that_it_becomes_finds_its_proxy_there() -> None:
     assert b"x\n" == done.stdout
 
 
-def test_whoever_waits_for_the_end_of_the_program_does_not_wait_for_the_carrier() -> None:
+def test_a_caller_that_waits_for_the_end_of_the_program_does_not_wait_for_the_forwarder() -> None:
     """It holds none of the pipes that the program was given."""
     reads, writes = os.pipe()
     with os.fdopen(reads, "rb") as pipe:

@@ -161,7 +161,7 @@ def test_a_request_to_a_host_on_the_list_is_answered_by_it(way: Way, host: Host)
     assert host.heard[0].startswith(b"GET /a HTTP/1.1\r\nHost: shop.example:")
 
 
-def test_a_tunnel_to_it_carries_what_both_say(way: Way, host: Host) -> None:
+def test_a_tunnel_carries_both_directions(way: Way, host: Host) -> None:
     greeting = hello("shop.example")
     with way.call(tunnel("shop.example", host.port)) as link:
         assert b"HTTP/1.1 200 Connection established" == line_of(link)
@@ -172,14 +172,14 @@ def test_a_tunnel_to_it_carries_what_both_say(way: Way, host: Host) -> None:
     assert [greeting] == host.heard
 
 
-def test_where_the_list_names_another_port_something_else_than_tls_may_be_spoken(way: Way, host: Host) -> None:
+def test_on_another_listed_port_a_protocol_without_tls_is_allowed(way: Way, host: Host) -> None:
     with way.call(tunnel("shop.example", host.port)) as link:
         line_of(link)
         link.sendall(b"hold")
         assert b"held" == link.recv(10)
 
 
-def test_a_host_that_is_not_on_the_list_is_refused_in_words_and_noted(way: Way, host: Host) -> None:
+def test_a_host_that_is_not_on_the_list_is_refused_with_a_message_and_logged(way: Way, host: Host) -> None:
     plain = way.ask(get("other.example", host))
     secret = way.ask(tunnel("other.example", host.port))
     words = f"other.example:{host.port} is not on the list of this sandbox; allow it with "
@@ -193,21 +193,21 @@ def test_a_host_that_is_not_on_the_list_is_refused_in_words_and_noted(way: Way, 
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "[::1]", "2130706433", "localhost"])
-def test_this_machine_is_not_reached_by_its_number_or_its_name(way: Way, host: Host, name: str) -> None:
+def test_this_machine_is_not_reached_by_its_address_or_its_name(way: Way, host: Host, name: str) -> None:
     said = way.ask(tunnel(name, host.port))
     assert said.startswith(b"HTTP/1.1 403 ")
     assert (f"`kasmon sandbox allow build private:localhost:{host.port}`".encode() in said) is (name == "localhost")
     assert [] == host.heard
 
 
-def test_a_name_that_leads_to_where_clouds_keep_their_keys_is_refused(way: Way) -> None:
+def test_a_name_of_a_cloud_metadata_service_is_refused(way: Way) -> None:
     said = way.ask(tunnel("cloud.example", 80))
 
     assert said.startswith(b"HTTP/1.1 403 cloud.example: it resolves to an address that no sandbox may reach.")
     assert "" == way.denied[0].fix
 
 
-def test_a_name_that_leads_to_this_machine_is_refused_unless_its_entry_says_so(folder: Path, host: Host) -> None:
+def test_a_name_of_this_machine_is_refused_unless_its_entry_allows_it(folder: Path, host: Host) -> None:
     way = Way(folder, f"shop.example:{host.port}")
 
     said = way.ask(get("shop.example", host))
@@ -216,7 +216,7 @@ def test_a_name_that_leads_to_this_machine_is_refused_unless_its_entry_says_so(f
     way.close()
 
 
-def test_a_host_that_nobody_knows_is_no_refusal(way: Way) -> None:
+def test_an_unknown_host_is_no_refusal(way: Way) -> None:
     said = way.ask(tunnel("gone.example", 443))
 
     assert said.startswith(b"HTTP/1.1 502 Bad Gateway: gone.example is unknown here")
@@ -233,7 +233,7 @@ def test_a_host_that_nobody_knows_is_no_refusal(way: Way) -> None:
     ],
     ids=["another name", "no name", "encrypted", "two names"],
 )
-def test_a_tunnel_whose_hello_is_not_for_its_host_reaches_nobody(way: Way, host: Host, said: bytes, why: str) -> None:
+def test_a_tunnel_with_a_hello_for_another_host_reaches_none(way: Way, host: Host, said: bytes, why: str) -> None:
     with way.call(tunnel("shop.example", host.port)) as link:
         line_of(link)
         link.sendall(said)
@@ -243,7 +243,9 @@ def test_a_tunnel_whose_hello_is_not_for_its_host_reaches_nobody(way: Way, host:
     assert why in way.denied[0].why
 
 
-def test_on_the_port_of_tls_nothing_else_is_spoken(folder: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_the_port_of_tls_no_other_protocol_is_allowed(
+    folder: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(passage, "TLS_PORT", host.port)
     way = Way(folder, f"private:shop.example:{host.port}")
     with way.call(tunnel("shop.example", host.port)) as link:
@@ -265,7 +267,7 @@ def test_a_second_request_on_the_same_connection_is_never_passed_on(way: Way, ho
     assert host.heard[1].endswith(b"\r\n\r\nabc")
 
 
-def test_nothing_is_said_in_a_tunnel_before_it_is_open(way: Way, host: Host) -> None:
+def test_no_data_is_accepted_in_a_tunnel_before_it_is_open(way: Way, host: Host) -> None:
     assert way.ask(tunnel("shop.example", host.port) + hello("shop.example")).startswith(b"HTTP/1.1 400 ")
     assert [] == [heard for heard in host.heard if heard]
 
@@ -278,7 +280,7 @@ def test_a_head_that_never_ends_is_given_up(way: Way) -> None:
         assert rest(link).startswith(b"HTTP/1.1 431 ")
 
 
-def test_half_a_request_is_given_up(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_request_is_given_up(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever says a byte now and then holds nothing open for longer than that."""
     with monkeypatch.context() as patch:
         patch.setattr(passage, "ASK_S", 0.2)
@@ -290,7 +292,7 @@ def test_half_a_request_is_given_up(way: Way, monkeypatch: pytest.MonkeyPatch) -
         assert rest(link).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_request_that_comes_byte_by_byte_has_no_more_time_than_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_request_has_the_same_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes at once and takes a second, by this clock."""
     clock = itertools.count()
     monkeypatch.setattr(passage, "PIECE", 1)
@@ -304,7 +306,7 @@ def test_a_request_that_comes_byte_by_byte_has_no_more_time_than_another(monkeyp
         assert len(far.recv(1000)) > 90
 
 
-def test_more_connections_than_it_takes_are_told_so(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_over_the_limit_are_refused_with_a_message(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 3)
     held = [way.call() for _ in range(3)]
     until(lambda: b'"open": 3' in way.control(b'{"do": "state"}'))
@@ -315,7 +317,7 @@ def test_more_connections_than_it_takes_are_told_so(way: Way, monkeypatch: pytes
     until(lambda: b'"open": 0' in way.control(b'{"do": "state"}'))
 
 
-def test_what_the_list_does_not_hold_any_more_is_cut_at_once(way: Way, host: Host) -> None:
+def test_connections_to_a_host_removed_from_the_list_are_closed_at_once(way: Way, host: Host) -> None:
     with way.call(tunnel("shop.example", host.port), b"") as link:
         line_of(link)
         link.sendall(b"hold")
@@ -326,7 +328,7 @@ def test_what_the_list_does_not_hold_any_more_is_cut_at_once(way: Way, host: Hos
     assert way.ask(get("shop.example", host)).startswith(b"HTTP/1.1 403 ")
 
 
-def test_what_stays_on_the_list_stays_open(way: Way, host: Host) -> None:
+def test_connections_to_a_host_still_on_the_list_stay_open(way: Way, host: Host) -> None:
     with way.call(tunnel("shop.example", host.port)) as link:
         line_of(link)
         link.sendall(b"hold")
@@ -336,7 +338,7 @@ def test_what_stays_on_the_list_stays_open(way: Way, host: Host) -> None:
         assert b"held" == link.recv(10)
 
 
-def test_a_list_that_is_none_changes_nothing(way: Way, host: Host) -> None:
+def test_an_invalid_list_changes_nothing(way: Way, host: Host) -> None:
     assert b"error" in way.control(b'{"do": "allow", "hosts": ["*"]}')
     assert b"error" in way.control(b"nonsense")
     assert way.ask(get("shop.example", host)).endswith(b"hello")
@@ -352,7 +354,7 @@ def test_it_ends_once_its_socket_is_gone(folder: Path, monkeypatch: pytest.Monke
     way.close()
 
 
-def test_where_no_thread_is_left_it_refuses_and_goes_on(way: Way, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_free_thread_it_refuses_and_continues(way: Way, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -380,7 +382,7 @@ def test_the_same_refusal_is_written_once_a_second_and_refusals_without_end_fill
     assert len(read_denials(path)) >= 50
 
 
-def test_half_a_line_of_the_log_is_left_out(folder: Path) -> None:
+def test_a_partial_line_of_the_log_is_left_out(folder: Path) -> None:
     (folder / "denied").write_bytes(b'[1.0, "a.example", 443, "no", ""]\n[2.0, "b.exa')
 
     assert ["a.example"] == [each.host for each in read_denials(folder / "denied")]

@@ -38,7 +38,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_it_is_in_force_at_once_and_says_whom_it_refused(folder: Path) -> None:
+def test_it_applies_at_once_and_logs_refused_hosts(folder: Path) -> None:
     proxy_control.open_proxy(folder, "build", ["example.org"])
 
     assert b"403 evil.example:443 is not on the list" in ask(folder, "evil.example")
@@ -50,7 +50,7 @@ def test_it_is_in_force_at_once_and_says_whom_it_refused(folder: Path) -> None:
     assert () == proxy_control.denials(folder, denial.at)
 
 
-def test_whoever_comes_later_finds_the_same_one_and_its_list_is_theirs(folder: Path) -> None:
+def test_a_later_caller_finds_the_same_one_with_its_own_list(folder: Path) -> None:
     first = proxy_control.open_proxy(folder, "build", ["example.org"])
 
     assert first == proxy_control.open_proxy(folder, "build", ["other.example"])
@@ -59,7 +59,7 @@ def test_whoever_comes_later_finds_the_same_one_and_its_list_is_theirs(folder: P
     assert [] == proxy_control.send_command(folder, {"do": "state"})["hosts"]
 
 
-def test_on_a_full_disk_one_that_is_there_is_found_and_no_other_is_opened(folder: Path) -> None:
+def test_on_a_full_disk_a_running_one_is_found_and_no_other_is_opened(folder: Path) -> None:
     first = proxy_control.open_proxy(folder, "build", ["example.org"])
     with full_disk():
         assert first == proxy_control.open_proxy(folder, "build", ["other.example"])
@@ -70,7 +70,7 @@ def test_on_a_full_disk_one_that_is_there_is_found_and_no_other_is_opened(folder
     assert not folder.with_name("second").exists()
 
 
-def test_one_that_is_found_and_cannot_be_written_down_is_said_to_be_so(folder: Path) -> None:
+def test_a_found_one_that_cannot_be_logged_is_reported(folder: Path) -> None:
     proxy_control.open_proxy(folder, "build", [])
     (folder / "gate.json").unlink()
     with full_disk(), pytest.raises(SandboxError, match="the egress proxy of 'build' could not be recorded"):
@@ -79,7 +79,7 @@ def test_one_that_is_found_and_cannot_be_written_down_is_said_to_be_so(folder: P
     assert ["example.org"] == proxy_control.send_command(folder, {"do": "state"})["hosts"]
 
 
-def test_one_that_died_is_opened_again_where_the_sandbox_looks_for_it(folder: Path) -> None:
+def test_a_dead_one_is_opened_again_at_the_address_that_the_sandbox_uses(folder: Path) -> None:
     first = proxy_control.open_proxy(folder, "build", ["example.org"])
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: is_gone(first.pid))
@@ -130,7 +130,7 @@ def test_what_is_no_host_opens_nothing_and_a_folder_with_too_long_a_path_is_refu
     assert not (folder / ("x" * 100)).exists()
 
 
-def test_its_process_gets_nothing_of_ours_but_what_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_process_inherits_only_what_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "canary-3128")
     way = proxy_control.open_proxy(folder, "build", ["example.org"])
 

@@ -42,7 +42,7 @@ def test_it_may_be_spread_over_records_and_one_that_hides_another_is_known() -> 
         record(b"\x01\0\0\x02\x03\x03"),
     ],
 )
-def test_what_is_no_hello_is_none(said: bytes) -> None:
+def test_an_invalid_hello_is_refused(said: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_hello(said)
 
@@ -55,7 +55,7 @@ def test_one_that_never_ends_is_given_up() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_nothing_that_is_said_breaks_it(said: bytes) -> None:
+def test_no_input_breaks_it(said: bytes) -> None:
     try:
         told = read_hello(said)
     except ValueError:

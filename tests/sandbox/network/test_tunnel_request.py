@@ -17,7 +17,7 @@ def test_a_tunnel_is_for_the_host_that_it_names() -> None:
     )
 
 
-def test_a_request_goes_on_with_the_name_of_its_host_and_alone() -> None:
+def test_a_request_is_forwarded_with_the_name_of_its_host_and_alone() -> None:
     head = ask(
         "GET http://example.org/a?b#c HTTP/1.1",
         "Host: other.example",
@@ -68,7 +68,7 @@ def test_its_port_and_its_body_are_its_own_and_no_header_makes_a_request_of_its_
         (411, ["POST http://example.org/ HTTP/1.1", "Content-Length: 1", "transfer-encoding: x"]),
     ],
 )
-def test_what_could_be_read_in_two_ways_is_not_passed_on(status: int, lines: list[str]) -> None:
+def test_an_ambiguous_request_is_not_forwarded(status: int, lines: list[str]) -> None:
     with pytest.raises(UnsupportedRequestError) as refused:
         ask(*lines)
 
@@ -76,7 +76,7 @@ def test_what_could_be_read_in_two_ways_is_not_passed_on(status: int, lines: lis
 
 
 @given(st.binary(max_size=200))
-def test_nothing_that_is_asked_breaks_it(asked: bytes) -> None:
+def test_no_request_breaks_it(asked: bytes) -> None:
     try:
         head = read_head(asked + b"\r\n\r\n")
     except UnsupportedRequestError:

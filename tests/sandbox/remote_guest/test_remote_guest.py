@@ -16,7 +16,7 @@ from kasmon.sandbox.remote_guest.folder_sync import BundledFile, FileBundle, Fol
 from tests.support.wait import until
 
 
-def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: Path) -> None:
+def test_a_relay_connects_any_client_and_leaves_nothing_when_it_ends(root: Path) -> None:
     runtime = relay.start("tests.support.sandbox.echo_relay", root / "s", {})
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(runtime.socket)
@@ -32,7 +32,7 @@ def test_a_relay_joins_whoever_comes_and_leaves_nothing_when_it_is_ended(root: P
     assert not Path(runtime.socket).exists()
 
 
-def test_a_relay_whose_socket_was_taken_away_ends(root: Path) -> None:
+def test_a_relay_whose_socket_was_removed_ends(root: Path) -> None:
     """Whoever started it died before that was noted: nobody knows of it."""
     runtime = relay.start("tests.support.sandbox.echo_relay", root / "s", {"look_s": 0.05})
     Path(runtime.socket).unlink()
@@ -40,7 +40,7 @@ def test_a_relay_whose_socket_was_taken_away_ends(root: Path) -> None:
     until(lambda: not relay.is_there(runtime))
 
 
-def test_a_relay_that_cannot_begin_is_told(root: Path) -> None:
+def test_a_relay_that_cannot_start_is_reported(root: Path) -> None:
     with pytest.raises(SandboxError, match="did not start"):
         relay.start("tests.sandbox.no_such_way", root / "s", {})
 
@@ -53,7 +53,7 @@ def text(content: str) -> str:
     return base64.b64encode(content.encode()).decode()
 
 
-def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: Path) -> None:
+def test_a_folder_is_bundled_and_unpacked_and_only_changes_are_sent_again(root: Path) -> None:
     here, there, note = root / "here", root / "there", root / "note"
     (here / "deep").mkdir(parents=True)
     (here / "deep" / "file").write_bytes(bytes(range(256)))
@@ -77,7 +77,7 @@ def test_a_folder_goes_through_a_gift_and_back_and_only_changes_go_again(root: P
     assert "changed" == (here / "run").read_text()
 
 
-def test_where_nothing_was_known_what_is_not_there_goes(root: Path) -> None:
+def test_without_an_earlier_state_missing_files_are_removed(root: Path) -> None:
     here, there = root / "here", root / "there"
     for folder in (here, there):
         (folder / "deep").mkdir(parents=True)
@@ -90,7 +90,7 @@ def test_where_nothing_was_known_what_is_not_there_goes(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../out", "/tmp/ks-out", "a/../../out", "", ".", "a//b", "a\0b"])
-def test_no_path_leads_out_of_the_folder(root: Path, path: str) -> None:
+def test_no_path_leaves_the_folder(root: Path, path: str) -> None:
     (root / "here").mkdir()
 
     assert 1 == len(gave(root / "here", **{path: BundledFile("f", 0o644, text("x"))}))
@@ -119,14 +119,14 @@ def test_nothing_is_written_or_removed_through_a_link(root: Path) -> None:
     assert "kept" == (secret / "kept").read_text()
 
 
-def test_what_is_no_gift_is_refused(root: Path) -> None:
+def test_an_invalid_bundle_is_refused(root: Path) -> None:
     for said in ("", "[]", '{"fresh": {"a": {"kind": "p", "mode": 1}}}'):
         with pytest.raises(SandboxError, match="the content of the sandbox's workspace is unknown"):
             folder_sync.decode_bundle(said)
     assert ("'a' was not fetched" in gave(root, a=BundledFile("f", 0o644, "no base64!"))[0]) is True
 
 
-def test_a_too_large_file_is_named_and_comes_when_it_is_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_file_is_named_and_sent_once_it_is_smaller(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = root / "here", root / "there"
     here.mkdir()
     there.mkdir()
@@ -184,7 +184,7 @@ class Sides:
         return sides[0]
 
 
-def test_what_is_changed_here_goes_in_once_and_what_came_does_not_go_back(root: Path) -> None:
+def test_a_change_here_is_sent_once_and_a_received_one_not_back(root: Path) -> None:
     sides = Sides(root)
     assert not sides.goes()
     (sides.here / "new").write_text("new")
@@ -201,7 +201,7 @@ def test_what_is_changed_here_goes_in_once_and_what_came_does_not_go_back(root: 
     assert {"new": "changed there", "deep": "a file now"} == sides.both()
 
 
-def test_what_both_sides_changed_is_lost_on_neither_and_is_told(root: Path) -> None:
+def test_a_change_on_both_sides_is_lost_on_neither_and_reported(root: Path) -> None:
     sides = Sides(root)
     (sides.here / "deep/file").write_text("mine")
     (sides.there / "deep/file").write_text("of the run")
@@ -213,7 +213,7 @@ def test_what_both_sides_changed_is_lost_on_neither_and_is_told(root: Path) -> N
     assert {"deep/file": "mine", "deep/file.inside": "of the run"} == sides.both()
 
 
-def test_what_changed_there_before_lies_beside_what_comes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remote_change_before_an_update_is_kept_beside_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = Sides(root)
     (sides.here / "deep/file").write_text("mine")
     (sides.there / "deep/file").write_text("of a job that goes on")
@@ -225,7 +225,7 @@ def test_what_changed_there_before_lies_beside_what_comes(root: Path, capsys: py
     assert {"deep/file": "mine", "deep/file.inside": "of a job that goes on"} == sides.both()
 
 
-def test_what_is_removed_on_one_side_and_changed_on_the_other_stays(root: Path) -> None:
+def test_a_file_removed_on_one_side_and_changed_on_the_other_stays(root: Path) -> None:
     sides = Sides(root)
     (sides.there / "deep/file").unlink()
     (sides.here / "deep/file").write_text("mine")
@@ -242,7 +242,7 @@ def test_what_is_removed_on_one_side_and_changed_on_the_other_stays(root: Path) 
     assert {"deep/file": "of the run"} == sides.both()
 
 
-def test_what_is_too_much_does_not_go_in_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_data_is_not_sent_and_that_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sides = Sides(root)
     monkeypatch.setattr(folder_sync, "BOUNDS", folder_sync.BOUNDS._replace(bytes=10))
     (sides.here / "big").write_bytes(bytes(11))

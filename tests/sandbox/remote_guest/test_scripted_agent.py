@@ -17,7 +17,7 @@ print(*(name for name in sys.modules if name.startswith("kasmon.")))
 """
 
 
-def test_its_modules_import_nothing_that_is_not_put_there_too(tmp_path: Path) -> None:
+def test_its_modules_import_only_files_that_are_copied_too(tmp_path: Path) -> None:
     put(tmp_path, (os.getuid(), os.getgid()))
     environ = {"PYTHONPATH": str(tmp_path / FOLDER), "PATH": os.defpath}
     done = subprocess.run(

@@ -42,7 +42,7 @@ def both(tmp_path: Path) -> Both:
     return both
 
 
-def test_what_was_made_changed_and_removed_inside_comes_and_the_rest_is_untouched(both: Both) -> None:
+def test_files_made_changed_and_removed_in_the_guest_are_copied_and_the_rest_is_unchanged(both: Both) -> None:
     before = both.facts()
     (both.copy / "edited").write_text("inside")
     (both.copy / "gone").unlink()
@@ -63,14 +63,14 @@ def test_what_was_made_changed_and_removed_inside_comes_and_the_rest_is_untouche
     assert [before[path] for path in unchanged] == [after[path] for path in unchanged]
 
 
-def test_nothing_was_done_inside_and_nothing_is_done_outside(both: Both) -> None:
+def test_without_a_change_in_the_guest_nothing_is_done_outside(both: Both) -> None:
     before = both.facts()
 
     assert () == both.fetch()
     assert before == both.facts()
 
 
-def test_what_was_changed_outside_meanwhile_stays_and_what_was_changed_on_both_sides_lies_beside_it(both: Both) -> None:
+def test_an_outside_change_stays_and_a_change_on_both_sides_is_kept_beside_it(both: Both) -> None:
     (both.folder / "same").write_text("outside")
     (both.folder / "edited").write_text("outside")
     (both.copy / "edited").write_text("inside")
@@ -95,7 +95,7 @@ def test_it_can_be_fetched_again_after_more_was_done(both: Both) -> None:
         assert text == (both.folder / "edited").read_text()
 
 
-def test_nothing_of_gits_own_comes_and_no_link_is_followed(both: Both, tmp_path: Path) -> None:
+def test_no_file_of_git_is_copied_and_no_link_is_followed(both: Both, tmp_path: Path) -> None:
     (tmp_path / "away").mkdir()
     (both.copy / ".git").write_text(f"gitdir: {both.copy}/evil")
     (both.copy / "part" / ".GIT").mkdir()
@@ -113,12 +113,12 @@ def test_nothing_of_gits_own_comes_and_no_link_is_followed(both: Both, tmp_path:
     assert (both.folder / "away").is_symlink()
 
 
-def test_a_folder_that_a_sandbox_worked_in_itself_has_nothing_to_be_fetched(tmp_path: Path) -> None:
+def test_a_folder_that_a_sandbox_used_itself_has_nothing_to_copy_back(tmp_path: Path) -> None:
     assert () == fetched(tmp_path / "none", tmp_path, tmp_path / "note")
 
 
 @pytest.mark.parametrize("is_file", [False, True])
-def test_a_folder_that_went_inside_stays_with_what_others_put_into_it_meanwhile(both: Both, *, is_file: bool) -> None:
+def test_a_folder_removed_in_the_guest_stays_with_files_that_others_added(both: Both, *, is_file: bool) -> None:
     (both.folder / "part" / "of-others").write_text("theirs")
     remove_tree(both.copy / "part")
     if is_file:

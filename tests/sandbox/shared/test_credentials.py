@@ -27,7 +27,7 @@ SECRET = 's3cr/t "värde" 42'
 HERE = {"PATH": os.environ["PATH"], "MINE": SECRET}
 
 
-def test_a_value_comes_from_a_variable_a_file_or_a_command_and_goes_by_its_aliases(tmp_path: Path) -> None:
+def test_a_value_comes_from_a_variable_a_file_or_a_command_and_has_its_aliases(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     looked = resolve(
         (
@@ -63,7 +63,7 @@ def test_only_what_is_named_is_looked_up_with_the_value_of_now() -> None:
         ({"variable": "A", "file": "b"}, "exactly one"),
     ],
 )
-def test_what_has_no_value_is_told_and_no_error_text_is_repeated(source: dict[str, object], why: str) -> None:
+def test_a_missing_value_is_reported_without_the_output_of_its_failure(source: dict[str, object], why: str) -> None:
     looked = resolve((Credential(name="A", **source),), HERE)  # type: ignore[arg-type]
 
     assert {} == looked.values
@@ -71,7 +71,7 @@ def test_what_has_no_value_is_told_and_no_error_text_is_repeated(source: dict[st
     assert "hunter2" not in looked.missing[0]
 
 
-def test_a_name_that_no_shell_takes_is_a_fault() -> None:
+def test_an_invalid_variable_name_is_a_fault() -> None:
     assert "'A-B'" in fault(Credential(name="A", variable="X", aliases=("A-B",)))
     assert "" == fault(Credential(name="A", variable="X"))
 
@@ -92,21 +92,21 @@ def test_a_name_that_no_shell_takes_is_a_fault() -> None:
     ],
     ids=["plain", "json", "address", "base64", "hex", "HEX", "utf-16-le", "utf-16-be", "reversed", "reversed bytes"],
 )
-def test_what_holds_a_value_is_found_in_the_forms_in_which_it_is_written(written: bytes) -> None:
+def test_a_value_is_found_in_each_encoding_in_which_it_is_written(written: bytes) -> None:
     looked = CredentialFindings({"A": SECRET}, ())
 
     assert ("A",) == holders(b"x" * 1000 + written + b"y", looked)
     assert () == holders(b"x" * 1000, looked)
 
 
-def test_a_memory_image_is_cleared_of_a_value_in_all_these_forms() -> None:
+def test_a_memory_image_is_cleared_of_a_value_in_all_these_encodings() -> None:
     image = bytearray(b"-".join(forms(SECRET)))
 
     assert len(forms(SECRET)) == scrub(image, CredentialFindings({"A": SECRET}, ()))
     assert () == holders(bytes(image), CredentialFindings({"A": SECRET}, ()))
 
 
-def test_files_that_hold_a_value_are_named_and_no_link_is_followed(tmp_path: Path) -> None:
+def test_files_with_a_value_are_named_and_no_link_is_followed(tmp_path: Path) -> None:
     outside, folder = tmp_path / "outside", tmp_path / "workspace"
     (folder / "deep").mkdir(parents=True)
     outside.mkdir()
@@ -120,7 +120,7 @@ def test_files_that_hold_a_value_are_named_and_no_link_is_followed(tmp_path: Pat
     assert [("deep/config", "A")] == list(CredentialSearch().files_with(folder, CredentialFindings({"A": SECRET}, ())))
 
 
-def test_a_file_that_got_a_value_later_is_found_whatever_time_it_is_given(tmp_path: Path) -> None:
+def test_a_file_that_got_a_value_later_is_found_for_any_times(tmp_path: Path) -> None:
     """One that has not changed is not read a second time: that would be all of a workspace at each checkpoint."""
     search, looked, file = CredentialSearch(), CredentialFindings({"A": SECRET}, ()), tmp_path / "file"
     file.write_text("x" * len(SECRET))
@@ -146,7 +146,7 @@ def test_another_value_is_searched_for_in_all_files(tmp_path: Path) -> None:
     assert [("file", "A")] == list(search.files_with(tmp_path, CredentialFindings({"A": SECRET}, ())))
 
 
-def test_a_value_too_short_to_be_told_from_anything_is_not_searched_for(tmp_path: Path) -> None:
+def test_a_value_too_short_to_be_distinctive_is_not_searched_for(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("aaa")
 
     assert [] == list(CredentialSearch().files_with(tmp_path, CredentialFindings({"A": "a"}, ())))

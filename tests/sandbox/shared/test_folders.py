@@ -25,7 +25,9 @@ class FoldersContract:
             ran = inside.run("bash", code, timeout_s=60)
         return f"{ran.stdout}{ran.stderr}"
 
-    def test_a_project_and_mounts_are_in_place_and_written_if_allowed(self, tier: SandboxTier, shared: Path) -> None:
+    def test_a_project_and_mounts_are_seen_where_they_are_to_be_and_written_where_they_may(
+        self, tier: SandboxTier, shared: Path
+    ) -> None:
         project, read, written = (shared / name for name in ("project", "read", "written"))
         for folder in (project, read, written):
             (folder / "sub").mkdir(parents=True)

@@ -27,13 +27,13 @@ def put(path: Path, text: str = "") -> Path:
     return path
 
 
-def test_what_is_in_usr_is_seen_anyway() -> None:
+def test_programs_in_usr_are_visible_anyway() -> None:
     need = needed("/usr/bin/env")
 
     assert ("/usr/bin/env", (), ()) == (str(Path(need.program)), need.folders, need.path)
 
 
-def test_of_a_single_binary_the_file_alone_is_seen(tmp_path: Path) -> None:
+def test_only_the_file_of_a_single_binary_is_visible(tmp_path: Path) -> None:
     binary = put(tmp_path / ".local" / "share" / "agent" / "1.2.3", "\x7fELF")
     (tmp_path / ".local" / "bin").mkdir()
     (tmp_path / ".local" / "bin" / "agent").symlink_to(binary)
@@ -43,7 +43,7 @@ def test_of_a_single_binary_the_file_alone_is_seen(tmp_path: Path) -> None:
     assert (binary,) == need.folders
 
 
-def test_of_a_package_of_npm_all_that_lies_beside_it_is_seen_and_the_node_that_runs_it(tmp_path: Path) -> None:
+def test_the_whole_npm_package_and_its_node_are_visible(tmp_path: Path) -> None:
     prefix = tmp_path / "node"
     put(prefix / "bin" / "node", "\x7fELF")
     (prefix / "include" / "node").mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_of_a_package_of_npm_all_that_lies_beside_it_is_seen_and_the_node_that_r
     assert str(prefix / "bin") in need.path
 
 
-def test_of_a_virtual_environment_the_whole_and_its_python_are_seen(tmp_path: Path) -> None:
+def test_a_virtual_environment_and_its_python_are_visible(tmp_path: Path) -> None:
     base = tmp_path / "python"
     put(base / "bin" / "python3.12", "\x7fELF")
     put(base / "lib" / "python3.12" / "os.py")
@@ -69,14 +69,14 @@ def test_of_a_virtual_environment_the_whole_and_its_python_are_seen(tmp_path: Pa
     assert {venv, base} == set(needed(str(tool)).folders)
 
 
-def test_a_program_that_is_not_there_or_leads_nowhere(tmp_path: Path) -> None:
+def test_a_missing_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no-such"):
         needed("no-such", str(tmp_path))
     put(tmp_path / "loops", f"#!{tmp_path}/loops\n")
     assert str(tmp_path / "loops") == needed(str(tmp_path / "loops")).program
 
 
-def test_no_folder_of_kasmons_is_given_to_a_sandbox_but_a_plans_worktree(tmp_path: Path) -> None:
+def test_no_folder_of_kasmon_is_visible_in_a_sandbox_but_a_plans_worktree(tmp_path: Path) -> None:
     ours = user_paths()
     on = HostFolders(ours)
     worktree = ours.plan("p") / "trees" / "task"
@@ -89,7 +89,7 @@ def test_no_folder_of_kasmons_is_given_to_a_sandbox_but_a_plans_worktree(tmp_pat
             require_mountable(on, str(folder), "/project")
 
 
-def test_variables_of_this_machine_stay_outside() -> None:
+def test_variables_of_this_machine_are_not_in_the_guest() -> None:
     given = {
         "KEY": "v",
         "TERM": "x",
@@ -104,7 +104,7 @@ def test_variables_of_this_machine_stay_outside() -> None:
 
 
 @as_root
-def test_roots_jails_belong_to_a_user_that_nobody_is(tmp_path: Path) -> None:
+def test_roots_jails_use_an_unused_user_id(tmp_path: Path) -> None:
     owner = jail_owner(tmp_path)
 
     assert owner[0] in host_folders.USERS or owner[0] in host_folders.FEW_USERS
@@ -125,7 +125,7 @@ def test_each_kasmon_of_roots_has_a_user_of_its_own_and_keeps_it(tmp_path: Path)
     assert all(user == group for user, group in owners)
 
 
-def test_where_a_container_has_few_users_theirs_is_one_of_these() -> None:
+def test_in_a_container_with_few_users_the_id_is_one_of_these() -> None:
     whole, few = "         0          0 4294967295\n", "0 100000 65536\n70000 300000 10\n"
 
     assert [True, True] == [covers(whole, numbers) for numbers in (host_folders.USERS, host_folders.FEW_USERS)]
@@ -134,7 +134,7 @@ def test_where_a_container_has_few_users_theirs_is_one_of_these() -> None:
 
 
 @as_root
-def test_what_an_earlier_version_left_under_the_number_of_all_becomes_this_kasmons(tmp_path: Path) -> None:
+def test_files_of_an_earlier_version_with_a_shared_id_get_the_id_of_this_kasmon(tmp_path: Path) -> None:
     on, precious = HostFolders(user_paths()), tmp_path / "precious"
     precious.write_text("kept")
     session = SandboxPolicy(session=SessionId("x" * 8)).session
@@ -155,7 +155,9 @@ def test_what_an_earlier_version_left_under_the_number_of_all_becomes_this_kasmo
     remove_tree(on.base)
 
 
-def test_a_too_long_socket_path_is_said_before_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_with_too_long_a_path_is_reported_before_anything_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kasmon.errors import SandboxError
 
     on = HostFolders(user_paths())
@@ -163,7 +165,7 @@ def test_a_too_long_socket_path_is_said_before_all_else(tmp_path: Path, monkeypa
         on.socket(SandboxPolicy(session="x" * 99).session)  # type: ignore[arg-type]
 
 
-def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_bubblewrap_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install_command, "MANAGERS", {"env": "env install {}"})
     found = lacking("no-bwrap-here")
 
@@ -174,7 +176,7 @@ def test_a_machine_without_bubblewrap_is_told_how_to_get_it(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("said", "version"), [("bubblewrap 0.7.9", "0.7.9"), ("what", "unknown"), ("bubblewrap 0.8.0", "")]
 )
-def test_one_that_is_too_old_is_told(tmp_path: Path, said: str, version: str) -> None:
+def test_a_bubblewrap_that_is_too_old_is_reported(tmp_path: Path, said: str, version: str) -> None:
     old = put(tmp_path / "bwrap", f"#!/bin/sh\necho {said}\n")
     found = lacking(str(old))
 
@@ -183,7 +185,7 @@ def test_one_that_is_too_old_is_told(tmp_path: Path, said: str, version: str) ->
     assert found is None or "0.8.0" in found.hint
 
 
-def test_what_bubblewrap_says_is_told_with_what_helps(tmp_path: Path) -> None:
+def test_an_error_of_bubblewrap_is_reported_with_a_next_step(tmp_path: Path) -> None:
     def settings(name: str, value: str) -> Path:
         put(tmp_path / name / name, value)
         return tmp_path / name

@@ -58,7 +58,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path, preciou
     assert (precious / "file").exists()
 
 
-def test_nothing_is_too_deep_too_closed_or_too_oddly_named_to_be_removed(tmp_path: Path) -> None:
+def test_any_depth_permission_or_name_can_be_removed(tmp_path: Path) -> None:
     top = tmp_path / "top"
     deep(top, 2100)
     for name in (b"new\nline", b"\xff\xfe", b".1", b".2", b"-rf"):
@@ -75,7 +75,7 @@ def test_nothing_is_too_deep_too_closed_or_too_oddly_named_to_be_removed(tmp_pat
     remove_tree(top)
 
 
-def test_what_lies_in_folders_is_weighed_and_links_lead_nowhere(tmp_path: Path, precious: Path) -> None:
+def test_files_in_folders_are_measured_and_links_lead_nowhere(tmp_path: Path, precious: Path) -> None:
     top = tmp_path / "top"
     (top / "a").mkdir(parents=True)
     (top / "a" / "one").write_bytes(b"x" * 10_000)
@@ -93,7 +93,7 @@ def test_what_lies_in_folders_is_weighed_and_links_lead_nowhere(tmp_path: Path, 
     assert 0 == measure_tree(tmp_path / "none").bytes
 
 
-def test_followed_links_would_be_weighed(tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followed_links_would_be_measured(tmp_path: Path, precious: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = tmp_path / "top"
     top.mkdir()
     (top / "link").symlink_to(precious / "file")
@@ -113,7 +113,7 @@ def test_followed_links_would_be_weighed(tmp_path: Path, precious: Path, monkeyp
         assert measure_tree(top).bytes >= 1 << 16
 
 
-def test_folders_that_are_too_deep_are_not_weighed_and_that_is_said(tmp_path: Path) -> None:
+def test_folders_that_are_too_deep_are_not_measured_and_that_is_reported(tmp_path: Path) -> None:
     deep(tmp_path / "deep", DEEPEST + 5)
     deep(tmp_path / "flat", 3)
 
@@ -140,7 +140,7 @@ def test_a_copy_has_files_folders_and_links_and_nothing_special(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("limits", [{"limit_bytes": 9, "limit_entries": 9}, {"limit_bytes": 99, "limit_entries": 2}])
-def test_of_what_is_too_large_to_be_copied_nothing_is_copied(tmp_path: Path, limits: Any) -> None:
+def test_nothing_is_copied_from_a_folder_that_is_too_large(tmp_path: Path, limits: Any) -> None:
     source = tmp_path / "source"
     (source / "a").mkdir(parents=True)
     for name in ("one", "two"):
@@ -151,7 +151,7 @@ def test_of_what_is_too_large_to_be_copied_nothing_is_copied(tmp_path: Path, lim
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_copy_is_the_same_until_anything_in_either_is_changed(tmp_path: Path) -> None:
+def test_a_copy_is_equal_until_either_side_changes(tmp_path: Path) -> None:
     """Modes, owners and special files are not copied, so they tell nothing."""
     source, copied = tmp_path / "source", tmp_path / "copied"
     (source / "deep").mkdir(parents=True)
@@ -178,7 +178,7 @@ def test_a_copy_is_the_same_until_anything_in_either_is_changed(tmp_path: Path) 
         assert not is_same(copied, source), change
 
 
-def test_whether_a_copy_is_the_same_is_asked_of_no_link_and_at_any_depth(tmp_path: Path, precious: Path) -> None:
+def test_the_comparison_of_a_copy_follows_no_link_and_works_at_any_depth(tmp_path: Path, precious: Path) -> None:
     source, copied = tmp_path / "source", tmp_path / "copied"
     source.mkdir()
     deep(copied, 3 * DEEPEST)

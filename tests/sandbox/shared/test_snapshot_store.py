@@ -46,14 +46,14 @@ def test_a_memory_carries_what_it_is_of_and_what_wrote_it(snapshots: SnapshotSto
     assert b"state" == snapshots.path(kept, "ram").read_bytes()
 
 
-def test_it_is_open_to_nobody_else(snapshots: SnapshotStore) -> None:
+def test_only_its_owner_can_read_it(snapshots: SnapshotStore) -> None:
     kept = keep(snapshots)
 
     modes = {path.name: path.stat().st_mode & 0o777 for path in snapshots.folder.rglob("*")}
     assert {kept.id: 0o700, "ram": 0o600, "snapshot.json": 0o600, "state.json": 0o600} == modes
 
 
-def test_the_one_before_goes_once_the_next_is_confirmed(snapshots: SnapshotStore) -> None:
+def test_the_earlier_one_is_removed_once_the_next_is_confirmed(snapshots: SnapshotStore) -> None:
     first, second = keep(snapshots), keep(snapshots)
 
     assert second == snapshots.current()
@@ -62,7 +62,7 @@ def test_the_one_before_goes_once_the_next_is_confirmed(snapshots: SnapshotStore
 
 @pytest.mark.parametrize("step", ["chmod", "fsync", "rename", "replace"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_whatever_dies_while_one_is_written_the_old_or_the_new_one_is_whole(
+def test_a_crash_during_a_write_leaves_the_old_or_the_new_one_whole(
     snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
 ) -> None:
     first = keep(snapshots, b"first")
@@ -87,7 +87,7 @@ def test_whatever_dies_while_one_is_written_the_old_or_the_new_one_is_whole(
     assert {third.id, "state.json"} == {path.name for path in snapshots.folder.iterdir()}
 
 
-def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(snapshots: SnapshotStore) -> None:
+def test_a_disk_that_fills_up_meanwhile_leaves_the_old_one(snapshots: SnapshotStore) -> None:
     first = keep(snapshots)
 
     def fills() -> None:
@@ -105,7 +105,7 @@ def test_a_disk_that_is_full_in_the_midst_leaves_the_old_one(snapshots: Snapshot
 @pytest.mark.parametrize(
     ("step", "nth"), [*(("fsync", n) for n in range(1, 7)), ("rename", 1), ("replace", 1), ("replace", 2)]
 )
-def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_is_said(
+def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_reports_it(
     snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, step: str, nth: int
 ) -> None:
     first = keep(snapshots, b"first")
@@ -129,7 +129,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_the_old_or_the_new_one_and_that_
     assert {third.id, "state.json"} == {path.name for path in snapshots.folder.iterdir()}
 
 
-def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on(snapshots: SnapshotStore) -> None:
+def test_without_a_log_entry_nothing_starts_and_the_memory_stays_valid(snapshots: SnapshotStore) -> None:
     kept = keep(snapshots)
     with full_disk(8):
         with pytest.raises(SandboxUnreachableError, match="cannot be recorded"):
@@ -140,7 +140,7 @@ def test_where_the_disk_takes_no_note_nothing_may_begin_and_the_memory_counts_on
     assert kept == snapshots.require_usable(MADE_BY)
 
 
-def test_it_is_gone_on_from_once(snapshots: SnapshotStore) -> None:
+def test_a_memory_is_restored_once(snapshots: SnapshotStore) -> None:
     kept = keep(snapshots)
     snapshots.mark_used(kept)
 
@@ -148,7 +148,7 @@ def test_it_is_gone_on_from_once(snapshots: SnapshotStore) -> None:
         snapshots.require_usable(MADE_BY)
 
 
-def test_one_whose_disk_moved_on_is_stale(snapshots: SnapshotStore) -> None:
+def test_a_memory_with_a_changed_disk_is_stale(snapshots: SnapshotStore) -> None:
     keep(snapshots)
     snapshots.advance_generation()
 
@@ -156,7 +156,7 @@ def test_one_whose_disk_moved_on_is_stale(snapshots: SnapshotStore) -> None:
         snapshots.require_usable(MADE_BY)
 
 
-def test_one_that_is_cut_or_changed_is_refused(snapshots: SnapshotStore) -> None:
+def test_a_truncated_or_changed_memory_is_refused(snapshots: SnapshotStore) -> None:
     path = snapshots.path(keep(snapshots), "ram")
 
     path.write_bytes(b"stat")
@@ -171,7 +171,7 @@ def test_one_that_is_cut_or_changed_is_refused(snapshots: SnapshotStore) -> None
 
 
 @pytest.mark.parametrize("what", ["program", "machine", "cpu", "image"])
-def test_one_that_something_else_wrote_is_refused_by_name(snapshots: SnapshotStore, what: str) -> None:
+def test_a_memory_of_another_program_is_refused_by_name(snapshots: SnapshotStore, what: str) -> None:
     keep(snapshots)
 
     with pytest.raises(SnapshotRefusedError, match=f"another {what}.*here: other"):
@@ -188,7 +188,7 @@ def test_where_there_is_none_that_is_said_and_one_of_another_session_is_refused(
         SnapshotStore(snapshots.folder, OTHER, "microvm").require_usable(MADE_BY)
 
 
-def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(snapshots: SnapshotStore, tmp_path: Path) -> None:
+def test_a_copy_has_its_own_owner_and_both_may_be_restored(snapshots: SnapshotStore, tmp_path: Path) -> None:
     kept = keep(snapshots, b"state", turn=2)
     other = SnapshotStore(tmp_path / "other", OTHER, "microvm")
 
@@ -199,7 +199,7 @@ def test_a_copy_is_the_others_own_and_both_may_be_gone_on_from(snapshots: Snapsh
     assert (OTHER, 2, b"state") == (copied.session, copied.turn, other.path(copied, "ram").read_bytes())
 
 
-def test_dropped_ones_leave_nothing(snapshots: SnapshotStore) -> None:
+def test_dropped_memories_leave_nothing(snapshots: SnapshotStore) -> None:
     keep(snapshots)
 
     snapshots.drop()
@@ -208,7 +208,7 @@ def test_dropped_ones_leave_nothing(snapshots: SnapshotStore) -> None:
     assert not snapshots.folder.exists()
 
 
-def test_it_is_told_as_it_is_whether_it_may_be_gone_on_from_or_not(snapshots: SnapshotStore) -> None:
+def test_its_description_is_the_same_whether_it_can_be_restored_or_not(snapshots: SnapshotStore) -> None:
     assert snapshots.check_snapshot(lambda: MADE_BY) is None
     kept = keep(snapshots)
 
@@ -222,7 +222,7 @@ def test_it_is_told_as_it_is_whether_it_may_be_gone_on_from_or_not(snapshots: Sn
     assert "it has already been used" == spent.refused
 
 
-def test_what_is_damaged_and_as_long_as_before_is_found_by_whoever_reads_it_through(snapshots: SnapshotStore) -> None:
+def test_damage_of_the_same_length_is_found_by_a_full_read(snapshots: SnapshotStore) -> None:
     kept = keep(snapshots)
     snapshots.path(kept, "ram").write_bytes(b"stale")
 
@@ -237,7 +237,7 @@ def test_what_is_damaged_and_as_long_as_before_is_found_by_whoever_reads_it_thro
     assert "truncated: ram has 2 bytes of 5" in short.refused
 
 
-def test_where_nothing_can_read_it_that_is_why(snapshots: SnapshotStore) -> None:
+def test_a_memory_that_no_version_can_read_gives_the_reason(snapshots: SnapshotStore) -> None:
     keep(snapshots)
 
     def nobody() -> SnapshotMaker:

@@ -38,7 +38,7 @@ def transport(repo: Repo, tmp_path: Path) -> Path:
     return program
 
 
-def test_what_asks_for_a_password_finds_no_terminal(repo: Repo, transport: Path, tmp_path: Path) -> None:
+def test_a_password_prompt_finds_no_terminal(repo: Repo, transport: Path, tmp_path: Path) -> None:
     transport.write_text(f"#!/bin/sh\nps -o sid= -p $$ >{tmp_path}/sid\necho no key >&2\nexit 1\n")
     transport.chmod(0o755)
 
@@ -48,7 +48,9 @@ def test_what_asks_for_a_password_finds_no_terminal(repo: Repo, transport: Path,
     assert os.getsid(0) != int((tmp_path / "sid").read_text())
 
 
-def test_a_silent_remote_ends_fetch_and_ssh_and_changes_nothing(repo: Repo, transport: Path, tmp_path: Path) -> None:
+def test_a_silent_remote_ends_the_fetch_and_ssh_and_changes_nothing(
+    repo: Repo, transport: Path, tmp_path: Path
+) -> None:
     pid = tmp_path / "pid"
     transport.write_text(f"#!/bin/sh\necho $$ >{pid}\nexec sleep 600\n")
     transport.chmod(0o755)
@@ -93,7 +95,7 @@ def failing_hooks(repo: Repo, text: str = "") -> None:
 
 
 @pytest.mark.parametrize("how", ["merge", "squash"])
-def test_what_is_staged_while_a_merge_fails_stays(repo: Repo, branch: str, how: How) -> None:
+def test_staged_changes_stay_when_a_merge_fails(repo: Repo, branch: str, how: How) -> None:
     failing_hooks(repo, "echo mine >mine.txt; git add mine.txt; echo later >mine.txt; echo note >note.txt")
 
     with pytest.raises(GitError):
@@ -160,7 +162,7 @@ def test_a_rebase_over_a_file_that_a_later_commit_untracks_is_refused(repo: Repo
     assert "mine\n" == (repo.folder / ".env").read_text()
 
 
-def test_a_rebase_moves_no_other_branch_though_the_config_says_so(repo: Repo, branch: str) -> None:
+def test_a_rebase_moves_no_other_branch_whatever_the_config(repo: Repo, branch: str) -> None:
     first = repo.commit("first.txt")
     repo.git("branch", "stacked")
     repo.commit("second.txt")
@@ -182,7 +184,7 @@ def test_a_branch_whose_rebase_is_unfinished_is_not_free_to_move(repo: Repo, bra
         find_worktree_of(tmp_path / "other", "refs/heads/main")
 
 
-def test_all_is_committed_also_outside_of_the_sparse_checkout(repo: Repo, branch: str) -> None:
+def test_a_commit_includes_files_outside_of_the_sparse_checkout(repo: Repo, branch: str) -> None:
     repo.commit("in/a.txt")
     repo.commit("out/b.txt")
     repo.git("sparse-checkout", "set", "in")
@@ -218,7 +220,7 @@ def test_the_temporary_worktree_of_a_killed_merge_does_not_keep_its_branch(repo:
     assert 1 == repo.git("worktree", "list").count("\n") + 1
 
 
-def test_a_push_sends_no_tag_though_the_config_says_so(repo: Repo, branch: str, tmp_path: Path) -> None:
+def test_a_push_sends_no_tag_whatever_the_config(repo: Repo, branch: str, tmp_path: Path) -> None:
     repo.git("clone", "--quiet", "--bare", str(repo.folder), str(tmp_path / "remote.git"))
     repo.git("remote", "add", "origin", str(tmp_path / "remote.git"))
     repo.git("config", "push.followTags", "true")
@@ -229,7 +231,7 @@ def test_a_push_sends_no_tag_though_the_config_says_so(repo: Repo, branch: str, 
     assert "" == repo.git("ls-remote", "--tags", "origin")
 
 
-def test_what_is_staged_while_an_update_fails_stays(repo: Repo, branch: str) -> None:
+def test_staged_changes_stay_when_an_update_fails(repo: Repo, branch: str) -> None:
     repo.commit("other.txt")
     failing_hooks(repo, "echo mine >mine.txt; git add mine.txt")
 

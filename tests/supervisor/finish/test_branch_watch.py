@@ -58,7 +58,7 @@ async def test_a_commit_a_change_and_a_moved_base_are_noticed(repo: Repo, paths:
     await until(seen, lambda words: words.endswith("1 ahead, 1 behind"))
 
 
-async def test_a_session_that_comes_is_covered_and_one_without_a_worktree_is_not(repo: Repo, paths: Paths) -> None:
+async def test_a_new_session_is_covered_and_one_without_a_worktree_is_not(repo: Repo, paths: Paths) -> None:
     known: tuple[Session, ...] = (Session(id=SessionId("plain"), workdir=str(repo.folder)),)
     seen = watch_branches(paths, lambda: known, FolderWatch(), lambda: False)
     assert {} == await anext(seen)
@@ -67,7 +67,7 @@ async def test_a_session_that_comes_is_covered_and_one_without_a_worktree_is_not
     await until(seen, lambda words: "no changes" in words)
 
 
-async def test_pull_requests_are_read_only_while_that_is_allowed(
+async def test_pull_requests_are_read_only_if_allowed(
     repo: Repo, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")

@@ -24,11 +24,11 @@ ANSWER = "Sure.\n\nBEGIN COMMIT MESSAGE\nFix the login\n\nIt failed:\n  twice.\n
         ("BEGIN COMMIT MESSAGE\nnever ended", ""),
     ],
 )
-def test_it_is_the_last_one_that_is_marked(text: str, message: str) -> None:
+def test_the_last_matching_message_is_marked(text: str, message: str) -> None:
     assert message == parse_message(text)
 
 
-def test_prompts_that_kasmon_wrote_are_told_from_those_of_a_person() -> None:
+def test_prompts_of_kasmon_are_distinguished_from_those_of_the_user() -> None:
     request = PullRequest(number=7, url="u", branch="b", base="main")
     fix = feedback.build_prompt(request, feedback.Feedback([("Log", "x")], []), Redactor(()), pushes=True)
     conflict = "The rebase of your branch kasmon/fix with main has conflicts in:"

@@ -83,7 +83,7 @@ def test_a_file_that_became_a_folder_and_a_folder_that_became_a_link_are_stored(
     ).splitlines()
 
 
-def test_a_worktree_goes_although_the_folder_that_it_was_requested_in_is_gone(repo: Repo, paths: Paths) -> None:
+def test_a_worktree_is_removed_although_its_requested_folder_is_gone(repo: Repo, paths: Paths) -> None:
     first = create(repo.folder)
     second, third = create(Path(first.path), "second"), create(Path(first.path), "third")
     discarded(first, paths)
@@ -94,7 +94,7 @@ def test_a_worktree_goes_although_the_folder_that_it_was_requested_in_is_gone(re
     assert ("main", False) == (repo.git("branch", "--format=%(refname:short)"), Path(third.path).exists())
 
 
-def test_the_worktree_of_a_bare_repository_goes(repo: Repo, paths: Paths, tmp_path: Path) -> None:
+def test_the_worktree_of_a_bare_repository_is_removed(repo: Repo, paths: Paths, tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
     repo.git("clone", "--quiet", "--bare", str(repo.folder), str(bare))
     first, second = create(bare), create(bare, "second")
@@ -116,7 +116,9 @@ def test_a_worktree_whose_branch_was_deleted_names_its_last_commit(repo: Repo, p
     assert f"update-ref refs/heads/{tree.branch} {commit}" in error.value.hint
 
 
-def test_discards_of_similar_names_are_stored_apart(repo: Repo, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discards_of_sessions_with_similar_names_are_stored_apart(
+    repo: Repo, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time, "strftime", lambda form: "20261128-120000")  # in the same second
     bundles = set()
     for number, name in enumerate(("fix it", "fix-it")):

@@ -58,7 +58,9 @@ def session(repo: Repo) -> Session:
         )
 
 
-def test_the_prompt_quotes_the_log_end_and_the_comments(paths: Paths, client: ForgeClient, session: Session) -> None:
+def test_the_prompt_has_the_end_of_the_log_and_the_comments_quoted_as_data(
+    paths: Paths, client: ForgeClient, session: Session
+) -> None:
     prompt = read_prompt(paths, session)
 
     number = {"gh": 7, "glab": 3}[client.name]
@@ -93,7 +95,7 @@ def test_without_anything_to_fix_nothing_is_sent(paths: Paths, client: ForgeClie
         read_prompt(paths, session)
 
 
-def test_a_round_is_begun_once_for_each_commit_and_at_most_so_often(paths: Paths, session: Session) -> None:
+def test_a_round_starts_once_for_each_commit_and_at_most_so_often(paths: Paths, session: Session) -> None:
     def request(head: str) -> PullRequest:
         return PullRequest(number=7, url="u", branch="kasmon/fix", base="main", head=head, checks="failed")
 
@@ -101,7 +103,7 @@ def test_a_round_is_begun_once_for_each_commit_and_at_most_so_often(paths: Paths
     assert [1, 0, 2, 0] == rounds
 
 
-async def test_a_round_that_could_not_be_sent_is_not_used_up_and_tried_again_later(
+async def test_a_round_that_could_not_be_sent_does_not_count_and_is_retried_later(
     paths: Paths, client: ForgeClient, session: Session
 ) -> None:
     """Its agent has no host here."""
@@ -144,7 +146,7 @@ def test_a_pull_request_needs_work_if_a_check_failed_or_changes_are_requested(st
 
 
 @pytest.mark.skipif(not LIVE, reason="KASMON_LIVE_REPOSITORY names no clone whose branch has an open pull request")
-def test_what_a_real_forge_prints_is_understood(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_output_of_a_forge_is_parsed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """By `gh` or `glab` with the user's login; it only reads."""
     monkeypatch.delenv("XDG_CONFIG_HOME")
     folder = Path(LIVE).resolve()

@@ -16,7 +16,7 @@ from tests.support.git_repo import Repo
 from tests.support.sample_fleet import session
 
 
-def test_of_two_merges_at_once_one_is_done_and_the_other_changes_nothing(repo: Repo, paths: Paths) -> None:
+def test_one_of_two_simultaneous_merges_is_done_and_the_other_changes_nothing(repo: Repo, paths: Paths) -> None:
     repo.git("config", "user.name", "Ann")
     repo.git("config", "user.email", "ann@example.org")
     with new_worktree(WorktreeConfig(), WorktreeRequest(), repo.folder, "fix") as (tree, _):

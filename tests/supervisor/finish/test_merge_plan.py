@@ -16,7 +16,9 @@ from tests.support.git_repo import Repo
 from tests.support.supervisor.env import Env
 
 
-def test_each_branch_of_a_plan_is_merged_once_with_its_tasks_checks(env: Env, repo: Repo, tmp_path: Path) -> None:
+def test_each_branch_of_a_plan_is_merged_once_with_the_checks_of_its_tasks(
+    env: Env, repo: Repo, tmp_path: Path
+) -> None:
     worktrees = {name: create(repo.folder, tmp_path / "trees" / name, f"plan/{name}").path for name in ("own", "both")}
     for name, path in worktrees.items():
         repo.commit(f"{name}.txt", at=Path(path))

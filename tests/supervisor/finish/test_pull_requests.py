@@ -65,7 +65,9 @@ def test_the_pull_request_of_a_branch_is_read(repo: Repo, paths: Paths, program:
     assert 1 == len(program.calls)
 
 
-def test_a_repository_is_asked_each_minute_and_less_after_failures(repo: Repo, paths: Paths, program: Program) -> None:
+def test_a_repository_is_queried_once_a_minute_and_less_after_failures(
+    repo: Repo, paths: Paths, program: Program
+) -> None:
     program.says([])
     asked = []
     for at in (1000, 1030, 1059, 1060, 1119, 1120):
@@ -81,7 +83,7 @@ def test_a_repository_is_asked_each_minute_and_less_after_failures(repo: Repo, p
     assert all("failed: HTTP 502" in why for why in whys)
 
 
-def test_a_failure_keeps_what_was_read_before(repo: Repo, paths: Paths, program: Program) -> None:
+def test_a_failure_keeps_the_last_result(repo: Repo, paths: Paths, program: Program) -> None:
     program.says(GITHUB if program.name == "gh" else GITLAB)
     before, _ = find_pull_request(paths, repo.folder, "origin", "kasmon/fix", 1000.0)
     program.says("offline", 1)
@@ -101,7 +103,9 @@ def test_an_answer_that_never_comes_is_an_error(repo: Repo, paths: Paths, progra
 
 
 @pytest.mark.parametrize("is_draft", [True, False])
-def test_one_is_created_to_the_base_and_known(repo: Repo, paths: Paths, program: Program, is_draft: bool) -> None:
+def test_a_pull_request_is_created_against_the_base_and_shown_at_once(
+    repo: Repo, paths: Paths, program: Program, is_draft: bool
+) -> None:
     url = {"gh": "https://github.com/Me/shop/pull/8", "glab": "https://gitlab.example.org/me/shop/-/merge_requests/8"}
     program.says(f"Creating\n{url[program.name]}\n")
     wanted = PullRequest(number=0, url="", branch="kasmon/fix", base="develop", is_draft=is_draft)
@@ -115,7 +119,7 @@ def test_one_is_created_to_the_base_and_known(repo: Repo, paths: Paths, program:
     assert made == stored_pull_request(paths, repo.folder, "kasmon/fix")
 
 
-def test_without_the_program_it_is_said_what_is_missing(
+def test_without_the_program_it_is_reported_as_missing(
     repo: Repo, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.git("remote", "add", "origin", ADDRESSES["gh"])
@@ -134,14 +138,16 @@ def test_without_the_program_it_is_said_what_is_missing(
 
 
 @pytest.mark.parametrize("address", ["https://[x", "git@[x:y", "ssh://[::1"])
-def test_an_address_that_is_none_has_no_pull_requests(repo: Repo, address: str) -> None:
+def test_an_invalid_address_has_no_pull_requests(repo: Repo, address: str) -> None:
     repo.git("remote", "add", "origin", address)
 
     with pytest.raises(UnavailableError, match="has no pull requests"):
         find_program(repo.folder, "origin")
 
 
-def test_an_answer_of_other_types_is_an_error_and_not_soon_retried(repo: Repo, paths: Paths, program: Program) -> None:
+def test_an_answer_with_other_types_is_an_error_and_is_not_repeated_at_once(
+    repo: Repo, paths: Paths, program: Program
+) -> None:
     row = (GITHUB if program.name == "gh" else GITLAB)[0]
     program.says([{**row, "headRefName": {}, "source_branch": []}])
 
@@ -151,7 +157,7 @@ def test_an_answer_of_other_types_is_an_error_and_not_soon_retried(repo: Repo, p
     assert 1 == len(program.calls)
 
 
-def test_of_an_endless_output_at_most_some_megabytes_are_read(repo: Repo, program: Program, tmp_path: Path) -> None:
+def test_at_most_some_megabytes_of_endless_output_are_read(repo: Repo, program: Program, tmp_path: Path) -> None:
     (tmp_path / "bin" / program.name).write_text("#!/bin/sh\nexec yes line\n")
     with pytest.raises(UnavailableError, match=f"`{program.name} mr list` printed more than 4 MB"):
         run_client(repo.folder, program.name, "mr", "list")

@@ -45,13 +45,13 @@ def test_a_log_that_grows_is_a_hint_about_its_session(env: Env, folders: _Watche
     assert (set(), False) == told(folders)
 
 
-def test_a_host_that_goes_is_a_hint_about_its_session(env: Env, folders: _WatchedFolders) -> None:
+def test_a_host_that_exits_is_a_hint_about_its_session(env: Env, folders: _WatchedFolders) -> None:
     env.host_dies(ME)
 
     assert ({ME}, True) == told(folders)
 
 
-def test_who_only_looks_wakes_nobody(env: Env, folders: _WatchedFolders) -> None:
+def test_a_read_only_caller_wakes_no_host(env: Env, folders: _WatchedFolders) -> None:
     """Two hundred looks a second would wake the one who looks, and all the others."""
     assert lock_holder(env.paths.host_lock(ME))
     assert env.paths.log(ME).read_bytes()
@@ -59,7 +59,7 @@ def test_who_only_looks_wakes_nobody(env: Env, folders: _WatchedFolders) -> None
     assert not select.select([folders], [], [], 0)[0]
 
 
-def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(env: Env, folders: _WatchedFolders) -> None:
+def test_a_new_session_is_a_hint_and_is_watched_from_then_on(env: Env, folders: _WatchedFolders) -> None:
     env.has(OTHER)
     assert ({OTHER}, True) == told(folders)
     env.tells(OTHER, TurnStarted(at=NOW))
@@ -67,7 +67,7 @@ def test_a_session_that_comes_is_a_hint_and_is_heard_from_then_on(env: Env, fold
     assert ({OTHER}, True) == told(folders)
 
 
-def test_a_session_that_goes_is_heard_no_more(env: Env, folders: _WatchedFolders) -> None:
+def test_a_removed_session_is_not_watched_any_more(env: Env, folders: _WatchedFolders) -> None:
     env.paths.log(ME).unlink()
     env.paths.host_lock(ME).unlink()
     env.paths.folder(ME).rmdir()
@@ -95,14 +95,16 @@ def test_other_files_are_no_hint_nor_is_time_without_changes(
         assert set() == next(given)
 
 
-def test_who_is_told_to_stop_waits_for_nothing(env: Env, stop: StopEvent) -> None:
+def test_a_stopped_waiter_waits_for_nothing(env: Env, stop: StopEvent) -> None:
     stop.set()
 
     assert [] == list(hints(env.paths, stop, 3600.0))
     assert [] == list(_by_watchfiles(env.paths, stop, 3600.0))
 
 
-def test_a_system_refusing_all_hints_leaves_time(env: Env, stop: StopEvent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_file_watch_the_timer_gives_hints(
+    env: Env, stop: StopEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none(*paths: object, **how: object) -> None:
         raise RuntimeError("no instances left")
 

@@ -46,7 +46,7 @@ def working(mode: Mode = Mode.SDK) -> Session:
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
-def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None:
+def test_with_its_host_alive_a_session_has_the_state_of_its_events(mode: Mode) -> None:
     session = working(mode)
 
     shown = derive(session, HOSTED, NOW + 9)
@@ -55,7 +55,7 @@ def test_with_its_host_alive_a_session_is_what_its_facts_say(mode: Mode) -> None
     assert HostProbe(pid=77, alive=True) == shown.host
 
 
-def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_new_fact() -> None:
+def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_a_new_event() -> None:
     session = folded(
         started(mode=Mode.TMUX),
         events.SignalSeen(at=NOW + 1, source="registry", value="working"),
@@ -68,12 +68,12 @@ def test_a_terminal_whose_sources_disagree_for_too_long_is_unsure_without_any_ne
     assert (SessionState.UNSURE, NOW + 2 + SETTLE_S) == (shown.state, shown.since)
 
 
-def test_a_host_that_does_not_say_who_it_is_counts_as_alive() -> None:
+def test_a_host_without_an_identity_counts_as_alive() -> None:
     assert HostProbe(pid=None, alive=True) == derive(working(), Liveness(host=0), NOW + 9).host
 
 
 @pytest.mark.parametrize("session", [folded(started()), working(), folded()], ids=["idle", "working", "starting"])
-def test_while_nothing_can_be_written_down_what_a_session_does_is_unsure(session: Session) -> None:
+def test_while_the_disk_is_full_the_state_of_a_session_is_unsure(session: Session) -> None:
     shown = derive(session, Liveness(host=77, write_problem="No space left on device"), NOW + 9)
 
     assert (SessionState.UNSURE, f"{UNWRITTEN}: No space left on device") == (shown.state, shown.unsure_why)
@@ -87,7 +87,7 @@ def test_a_session_whose_folder_is_gone_is_lost_at_once() -> None:
     assert (SessionState.LOST, FOLDER_GONE) == (shown.state, shown.end_why)
 
 
-def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered() -> None:
+def test_while_the_disk_is_full_an_open_request_can_be_answered() -> None:
     asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
 
     shown = derive(asking, Liveness(host=77, write_problem="No space left on device"), NOW + 9)
@@ -95,7 +95,7 @@ def test_while_nothing_can_be_written_down_what_was_asked_can_still_be_answered(
     assert (SessionState.ASKING, asking.requests) == (shown.state, shown.requests)
 
 
-def test_a_structured_session_without_host_is_unsure_while_its_agent_runs_and_asks_nothing_more() -> None:
+def test_a_structured_session_without_host_is_unsure_while_its_agent_runs_and_has_no_open_request() -> None:
     session = apply(folded(events.SessionStarted(at=NOW, pid=4711), events.TurnStarted(at=NOW + 1)), ASKS)
 
     shown = derive(session, ONLY_AGENT, NOW + 9)
@@ -132,7 +132,7 @@ def test_a_sandbox_that_outlives_its_host_is_unsure_and_one_that_does_not_is_los
     assert (SessionState.LOST, SANDBOX_GONE) == (gone.state, gone.end_why)
 
 
-def test_a_sandbox_that_sleeps_on_disk_needs_no_host_to_sleep_on() -> None:
+def test_a_sandbox_paused_on_disk_needs_no_host() -> None:
     assert SessionState.PAUSED is derive(sandboxed(SandboxPhase.PAUSED, held=False), NOBODY, NOW + 9).state
 
 
@@ -148,7 +148,7 @@ def test_a_terminal_without_host_is_lost_if_its_agent_is_gone_and_unsure_if_it_l
 
 @pytest.mark.parametrize("seen", [HOSTED, NOBODY, ONLY_AGENT], ids=["hosted", "nobody", "only the agent"])
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
-def test_a_session_that_ended_stays_ended_whoever_is_alive(mode: Mode, seen: Liveness) -> None:
+def test_an_ended_session_stays_ended_whatever_runs(mode: Mode, seen: Liveness) -> None:
     session = folded(started(mode=mode), ended(), mode=mode)
 
     assert derive(session, seen, NOW + 9) is session
@@ -156,7 +156,7 @@ def test_a_session_that_ended_stays_ended_whoever_is_alive(mode: Mode, seen: Liv
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
 @pytest.mark.parametrize("seen", [NOBODY, ONLY_AGENT], ids=["nobody", "only the agent"])
-def test_without_its_host_nobody_is_idle(mode: Mode, seen: Liveness) -> None:
+def test_without_its_host_no_session_is_idle(mode: Mode, seen: Liveness) -> None:
     idle = events.SignalSeen(at=NOW + 1, source="program", value="idle")
     session = folded(started(mode=mode), *([idle] if mode is Mode.TMUX else []), mode=mode)
     assert SessionState.IDLE is session.state
@@ -173,7 +173,7 @@ def test_a_terminal_whose_tmux_server_is_gone_is_lost_although_its_host_lives() 
     assert shown.end_why
 
 
-def test_what_a_lost_session_asked_is_void() -> None:
+def test_the_requests_of_a_lost_session_are_void() -> None:
     asking = folded(started(), events.TurnStarted(at=NOW + 1), ASKS)
     assert (1, RequestKind.PERMISSION) == (len(asking.requests), asking.asking)
 
@@ -183,12 +183,12 @@ def test_what_a_lost_session_asked_is_void() -> None:
     assert () == derive(apply(asking, events.ConnectionLost(at=NOW + 4, what="remote line")), HOSTED, NOW + 9).requests
 
 
-def test_a_lost_session_is_lost_since_it_was_last_heard_of() -> None:
+def test_a_lost_session_is_lost_since_its_last_event() -> None:
     assert NOW + 5 == derive(working(), NOBODY, NOW + 900).since
 
 
 @pytest.mark.parametrize("age", [-START_S + 0.1, 0.0, START_S - 0.1])
-def test_a_session_nobody_hosts_yet_is_starting_for_a_while(age: float) -> None:
+def test_a_session_without_a_host_is_starting_for_a_while(age: float) -> None:
     assert SessionState.STARTING is derive(folded(), Liveness(), NOW + age).state
 
 
@@ -217,7 +217,7 @@ def test_the_times_of_a_machine_whose_clock_is_off_are_those_of_the_clock_here(a
 
 
 @pytest.mark.parametrize("ahead_s", [86400.0, -86400.0])
-def test_where_its_clock_is_off_a_state_that_time_changes_does_so_as_elsewhere(ahead_s: float) -> None:
+def test_with_a_wrong_clock_a_timed_change_of_state_happens_as_elsewhere(ahead_s: float) -> None:
     session = folded(
         started(mode=Mode.TMUX),
         events.SignalSeen(at=NOW + 1, source="registry", value="working"),

@@ -27,17 +27,17 @@ FLEET = fleet(abcdefgh="fix-auth", abcxyz22="docs", q2345678="abc", zzzzzzzz="ab
     ],
     ids=["an id", "a name", "a prefix", "another prefix", "a name that is also a prefix"],
 )
-def test_an_id_goes_before_a_name_and_a_name_before_a_prefix(wanted: str, meant: str) -> None:
+def test_an_id_has_priority_over_a_name_and_a_name_over_a_prefix(wanted: str, meant: str) -> None:
     assert meant == find(FLEET, wanted).id
 
 
 @pytest.mark.parametrize("wanted", ["", "ab", "fix", "fix-aut", "Fix-auth", "docs ", "q2345678x"])
-def test_a_part_of_a_name_or_a_short_prefix_means_nobody(wanted: str) -> None:
+def test_a_part_of_a_name_or_a_short_prefix_matches_none(wanted: str) -> None:
     with pytest.raises(SessionNotFoundError):
         find(FLEET, wanted)
 
 
-def test_a_name_that_is_written_nearly_so_is_named() -> None:
+def test_a_similar_name_is_suggested() -> None:
     with pytest.raises(SessionNotFoundError, match="Did you mean 'fix-auth'"):
         find(FLEET, "fix-aut")
 

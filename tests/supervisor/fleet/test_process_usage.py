@@ -32,7 +32,7 @@ def agent() -> Iterator[subprocess.Popen[str]]:
     process.communicate("\n\n")
 
 
-def test_a_session_uses_what_all_its_processes_use_and_no_other_session_does(
+def test_a_session_uses_what_all_its_processes_use_and_not_what_another_session_does(
     agent: subprocess.Popen[str],
 ) -> None:
     runs = Session(id=SessionId("aaaa"), mode=Mode.TMUX, state=SessionState.IDLE, generation=1, pid=agent.pid)

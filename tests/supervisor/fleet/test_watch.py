@@ -65,7 +65,7 @@ def fleets(watch: FleetWatch) -> aclosing[AsyncGenerator[Fleet, None]]:
     return aclosing(watch.changes())
 
 
-def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:
+def test_without_any_session_the_fleet_is_empty(env: Env) -> None:
     shutil.rmtree(env.paths.state)
 
     assert () == read_fleet(env.paths).sessions
@@ -73,7 +73,7 @@ def test_where_nothing_ever_was_the_fleet_is_empty(env: Env) -> None:
     assert not env.paths.state.exists()
 
 
-def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
+def test_a_fleet_has_every_session_that_is_not_removed(env: Env) -> None:
     for session in ("aaaaaaaa", "bbbbbbbb", "cccccccc"):
         env.has(session, started(), ended())
     env.says(
@@ -85,7 +85,7 @@ def test_a_fleet_shows_every_session_that_is_not_forgotten(env: Env) -> None:
         assert {"bbbbbbbb": "docs", "cccccccc": "cccccccc"} == {s.id: s.name for s in fleet.sessions}
 
 
-def test_a_look_brings_what_was_added_since_the_last(env: Env) -> None:
+def test_a_read_adds_the_events_since_the_last_one(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
     watch = FleetWatch(env.paths)
@@ -102,7 +102,7 @@ def test_a_look_brings_what_was_added_since_the_last(env: Env) -> None:
     assert {"bbbbbbbb": SessionState.IDLE} == states(watch.refresh())
 
 
-def test_what_did_not_change_is_the_same_object(env: Env) -> None:
+def test_an_unchanged_session_is_the_same_object(env: Env) -> None:
     env.has("starting", at=time.time())
     for session in (ME, "bbbbbbbb"):
         env.has(session, started())
@@ -119,7 +119,7 @@ def test_what_did_not_change_is_the_same_object(env: Env) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.SDK, Mode.TMUX])
-def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> None:
+def test_a_host_that_dies_is_missed_at_the_next_read(env: Env, mode: Mode) -> None:
     agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     env.has(ME, started(mode=mode, pid=agent.pid), mode=mode)
     env.hosts(ME)
@@ -138,7 +138,7 @@ def test_a_host_that_dies_is_missed_at_the_next_look(env: Env, mode: Mode) -> No
 
 
 @pytest.mark.parametrize("look", [read_fleet, lambda paths: FleetWatch(paths).refresh()], ids=["once", "watch"])
-def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
+def test_a_session_that_ends_during_a_read_has_ended_and_is_not_lost(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
     """The host's last fact and its death may fall between our look at its log and at its lock."""
@@ -157,7 +157,7 @@ def test_a_session_that_ends_while_we_look_has_ended_and_is_not_lost(
 
 
 @pytest.mark.parametrize("look", [read_fleet, lambda paths: FleetWatch(paths).refresh()], ids=["once", "watch"])
-def test_a_lost_session_that_is_restarted_while_we_look_runs(
+def test_a_lost_session_that_restarts_during_a_read_runs(
     env: Env, monkeypatch: pytest.MonkeyPatch, look: Callable[[Paths], Fleet]
 ) -> None:
     env.has(ME, started())
@@ -174,7 +174,7 @@ def test_a_lost_session_that_is_restarted_while_we_look_runs(
     assert {ME: SessionState.IDLE} == states(look(env.paths))
 
 
-def test_a_process_of_the_same_id_that_is_another_one_is_not_the_agent(env: Env) -> None:
+def test_another_process_with_the_same_id_is_not_the_agent(env: Env) -> None:
     here = started(mode=Mode.TMUX)
     assert here.pid_started is not None
     env.has(ME, here, mode=Mode.TMUX)
@@ -192,7 +192,7 @@ def test_after_a_reboot_no_process_is_the_agent(env: Env) -> None:
     assert {ME: SessionState.LOST, "zyxwvuts": SessionState.UNSURE} == states(read_fleet(env.paths))
 
 
-def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
+def test_a_session_that_is_never_started_is_lost_in_the_end(env: Env) -> None:
     env.has(ME)
     clock = Clock()
     watch = FleetWatch(env.paths, clock=clock)
@@ -205,7 +205,7 @@ def test_a_session_that_nobody_starts_is_lost_in_the_end(env: Env) -> None:
     assert {ME: SessionState.STARTING} == states(watch.refresh())
 
 
-def test_a_lost_session_comes_back_with_its_next_start(env: Env) -> None:
+def test_a_lost_session_returns_with_its_next_start(env: Env) -> None:
     env.has(ME, msgspec.structs.replace(started(), pid=None), TurnStarted(at=NOW))
     watch = FleetWatch(env.paths)
     assert {ME: SessionState.LOST} == states(watch.refresh())
@@ -217,7 +217,7 @@ def test_a_lost_session_comes_back_with_its_next_start(env: Env) -> None:
     assert "" == watch.refresh().sessions[0].end_why
 
 
-def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
+def test_a_restarted_session_is_updated(env: Env) -> None:
     for number in range(30):
         env.has(f"aaaaaa{chr(97 + number // 8)}{chr(97 + number % 8)}", started(), ended())
     env.has(ME, started(), ended())
@@ -230,7 +230,7 @@ def test_an_ended_session_that_somebody_restarts_is_seen(env: Env) -> None:
     assert SessionState.ENDED is states(watch.refresh())["aaaaaaaa"]
 
 
-def test_a_half_written_line_is_neither_lost_nor_repeated(env: Env) -> None:
+def test_a_partial_line_is_neither_lost_nor_repeated(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
     watch = FleetWatch(env.paths)
@@ -245,7 +245,7 @@ def test_a_half_written_line_is_neither_lost_nor_repeated(env: Env) -> None:
     assert 1 == watch.refresh().sessions[0].turns
 
 
-def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) -> None:
+def test_an_unreadable_log_keeps_the_last_state_with_a_reason(env: Env) -> None:
     env.has(ME, started())
     env.has("bbbbbbbb", started())
     env.hosts(ME)
@@ -269,7 +269,7 @@ def test_a_log_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) 
         assert ("", SessionState.IDLE) == (again.read_only, states(again)[ME])
 
 
-def test_a_folder_that_cannot_be_read_leaves_the_last_known_and_a_reason(env: Env) -> None:
+def test_an_unreadable_folder_keeps_the_last_state_with_a_reason(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
     watch = FleetWatch(env.paths)
@@ -306,7 +306,7 @@ print(fleet.sessions[0].state, fleet.read_only)
 """
 
 
-def test_without_file_handles_nobody_is_said_to_be_lost(env: Env) -> None:
+def test_without_file_handles_no_session_is_reported_as_lost(env: Env) -> None:
     env.has(ME, started())
     env.hosts(ME)
 
@@ -341,7 +341,7 @@ def test_a_full_disk_and_a_read_only_file_system_with_room_are_said(env: Env, mo
     assert {ME: SessionState.ENDED, "bbbbbbbb": SessionState.UNSURE} == states(watch.refresh())
 
 
-def test_a_full_disk_is_said_before_anything_is_on_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_the_first_write(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = msgspec.structs.replace(env.paths, state=env.folder / "not" / "made" / "kasmon")
     room = os.statvfs(env.folder)
     rooms = {env.folder: os.statvfs_result((*room[:3], 3, 3, *room[5:]))}
@@ -350,7 +350,7 @@ def test_a_full_disk_is_said_before_anything_is_on_it(env: Env, monkeypatch: pyt
     assert "No space left on device" == read_fleet(paths).read_only
 
 
-def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
+def test_events_are_those_after_a_cursor(env: Env) -> None:
     env.has(ME, started())
     env.has("bbbbbbbb")
     watch = FleetWatch(env.paths)
@@ -365,7 +365,7 @@ def test_events_are_the_facts_behind_a_cursor(env: Env) -> None:
 # The index.
 
 
-def test_a_watch_goes_on_from_the_index_of_another(env: Env) -> None:
+def test_a_watch_continues_from_the_index_of_another(env: Env) -> None:
     env.has(ME, started(), TurnStarted(at=NOW), ended())
     first = FleetWatch(env.paths)
     first.refresh()
@@ -398,7 +398,7 @@ def unread(env: Env) -> int:
     return fold.folded_bytes
 
 
-def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
+def test_a_single_listing_that_read_much_writes_the_index(env: Env) -> None:
     env.has(ME, started(), ended())
     read_fleet(env.paths)
     assert not env.paths.index.exists()
@@ -417,7 +417,7 @@ def test_who_lists_once_and_had_to_read_much_writes_the_index(env: Env) -> None:
 
 
 @pytest.mark.parametrize("blocked", ["index", "fleet_lock"])
-def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(env: Env, blocked: str) -> None:
+def test_a_single_listing_works_without_a_writable_index(env: Env, blocked: str) -> None:
     """The system refuses to open the index, or its lock: here a folder of that name."""
     env.has(ME, started(), ended())
     expected = states(read_fleet(env.paths))
@@ -428,7 +428,9 @@ def test_who_lists_once_lists_all_the_same_where_the_index_cannot_be_written(env
     assert expected == states(read_fleet(env.paths))
 
 
-def test_a_single_list_leaves_the_index_to_the_dashboard_with_it(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_listing_leaves_the_index_to_the_dashboard_that_maintains_it(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And does not wait for it."""
 
     def wait(seconds: float) -> None:
@@ -546,7 +548,7 @@ def hosted(env: Env) -> Env:
     return env
 
 
-async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: Env) -> None:
+async def test_changes_yield_the_fleet_now_and_after_each_change(hosted: Env) -> None:
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         assert {ME: SessionState.IDLE} == states(await anext(changes))
         await asyncio.to_thread(hosted.tells, ME, TurnStarted(at=NOW))
@@ -557,7 +559,7 @@ async def test_changes_tell_the_fleet_now_and_after_each_change(hosted: Env) -> 
         assert {ME, "bbbbbbbb"} == states(await anext(changes)).keys()
 
 
-async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_arrive_without_any_hint_too(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """inotify may be missing, or drop what it should tell."""
 
     def none(*paths: object, **how: object) -> None:
@@ -571,7 +573,7 @@ async def test_changes_come_without_any_hint_too(hosted: Env, monkeypatch: pytes
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
-def test_of_hundreds_of_sessions_a_look_takes_a_part_and_eight_take_all(env: Env) -> None:
+def test_a_read_takes_a_part_of_hundreds_of_sessions_and_eight_reads_take_all(env: Env) -> None:
     sessions = [env.has(f"a{number:07d}", started()) for number in range(300)]
     watch = FleetWatch(env.paths, writes=False)
     watch.refresh()
@@ -585,7 +587,7 @@ def test_of_hundreds_of_sessions_a_look_takes_a_part_and_eight_take_all(env: Env
     assert [50, 100, 150, 200, 250, 300, 300, 300] == looks
 
 
-def test_whom_time_alone_changes_is_looked_at_when_it_does(env: Env) -> None:
+def test_a_session_with_a_timed_change_is_read_at_its_time(env: Env) -> None:
     """Also where its turn is still to come."""
     clock = [NOW]
     for number in range(150):
@@ -621,7 +623,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_fleet(hosted: Env) -> None:
     assert len(seen) <= 2
 
 
-async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env) -> None:
+async def test_a_request_is_not_delayed_by_the_pause_between_two_fleets(hosted: Env) -> None:
     """A word more in a busy fleet may; who has to decide something may not."""
     asks = seal(Request(id=RequestId("req-1"), session=ME, kind=RequestKind.PERMISSION, title="make"))
 
@@ -635,7 +637,7 @@ async def test_a_request_waits_for_no_pause_between_two_fleets(hosted: Env) -> N
         assert {ME: SessionState.WORKING} == states(await anext(changes))
 
 
-async def test_a_new_state_waits_for_no_pause_between_two_fleets(hosted: Env) -> None:
+async def test_a_new_state_is_not_delayed_by_the_pause_between_two_fleets(hosted: Env) -> None:
     async with asyncio.timeout(20), aclosing(FleetWatch(hosted.paths).changes(gap_s=3600.0)) as changes:
         await anext(changes)
         await asyncio.to_thread(hosted.tells, ME, MessageWritten(at=NOW, text="a line"))
@@ -703,7 +705,7 @@ class WatchOfLooks(FleetWatch):
         super().refresh_only(requested, probes_all=probes_all)
 
 
-async def test_what_changes_in_a_pause_is_read_right_after_it(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_during_a_pause_is_read_right_after_it(hosted: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a storm too a new state waits for the end of one pause, not of the next one."""
     await asyncio.to_thread(lambda: hosted.has(OTHER, started()))
     watch, before_pause = WatchOfLooks(hosted.paths, writes=False), list[int]()
@@ -731,7 +733,7 @@ async def test_what_changes_in_a_pause_is_read_right_after_it(hosted: Env, monke
     assert OTHER in watch.looks[before_pause[0]]
 
 
-async def test_who_stops_listening_leaves_no_thread(hosted: Env) -> None:
+async def test_a_listener_that_stops_leaves_no_thread(hosted: Env) -> None:
     async with asyncio.timeout(20), fleets(FleetWatch(hosted.paths)) as changes:
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
@@ -773,7 +775,7 @@ async def test_who_stops_listening_waits_for_the_refresh_that_runs(
     assert ["refreshed", "closed"] == did
 
 
-async def test_what_goes_wrong_in_the_thread_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_in_the_thread_is_reported(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = FleetWatch(env.paths)
     monkeypatch.setattr(watch, "refresh", lambda: 1 / 0)
 
@@ -825,7 +827,7 @@ def variables(env: Env) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(env.folder), **env.paths.environment_variables()}
 
 
-def test_a_look_imports_nothing_that_takes_long(env: Env) -> None:
+def test_a_read_imports_nothing_slow(env: Env) -> None:
     env.has(ME, started(), ended())
     watch = FleetWatch(env.paths)
     keeps(watch)

@@ -53,7 +53,7 @@ async def test_a_prompt_resumes_a_hibernated_session_with_its_conversation(env: 
     assert 1 == len(took_s)
 
 
-async def test_a_prompt_that_comes_while_it_is_hibernated_is_not_lost(env: Env) -> None:
+async def test_a_prompt_during_the_hibernation_is_not_lost(env: Env) -> None:
     session = await runs(env)
 
     await asyncio.gather(
@@ -66,7 +66,7 @@ async def test_a_prompt_that_comes_while_it_is_hibernated_is_not_lost(env: Env) 
     assert "two" == now.last_line
 
 
-async def test_two_that_hibernate_or_resume_one_session_at_once_do_it_once_and_lose_no_prompt(env: Env) -> None:
+async def test_simultaneous_calls_hibernate_or_resume_one_session_once_and_lose_no_prompt(env: Env) -> None:
     session = await runs(env)
 
     done = await asyncio.gather(*(hibernate(env.paths, session) for _ in range(2)), return_exceptions=True)
@@ -80,7 +80,7 @@ async def test_two_that_hibernate_or_resume_one_session_at_once_do_it_once_and_l
     assert (2, {"say one", "say two", "say three"}) == (again.generation, {each.text for each in again.receipts})
 
 
-async def test_who_hibernates_a_session_that_another_one_hibernated_meanwhile_is_told_so(env: Env) -> None:
+async def test_a_second_caller_is_told_that_the_session_is_hibernated_already(env: Env) -> None:
     seen = await runs(env)
     await hibernate(env.paths, seen)
     await becomes(env, seen.id, lambda now: now.state is HIBERNATED)
@@ -102,7 +102,7 @@ async def test_a_session_whose_host_is_killed_while_it_hibernates_is_hibernated_
     assert 2 == (await becomes(env, session.id, lambda now: now.state is IDLE)).generation
 
 
-async def test_a_session_whose_agents_own_screen_is_open_is_used_and_not_hibernated(env: Env) -> None:
+async def test_a_session_with_its_agents_own_screen_open_is_in_use_and_not_hibernated(env: Env) -> None:
     session = await runs(env)
     for joined, is_used in ((session.id, True), ("bbbbbbbb", False)):
         words = screen_argv("codex", TALK, env.paths.shared_server(joined))
@@ -124,7 +124,7 @@ async def test_a_session_whose_agents_own_screen_is_open_is_used_and_not_hiberna
     await becomes(env, session.id, lambda now: now.state is HIBERNATED)
 
 
-async def test_an_agent_in_its_turn_is_not_hibernated_and_the_reason_is_said(env: Env) -> None:
+async def test_an_agent_in_its_turn_is_not_hibernated_and_the_reason_is_given(env: Env) -> None:
     new = NewSession(name="docs", agent="scripted", mode=Mode.SDK, workdir="/", prompt="ask Bash rm x", speed=0.0)
     session = await session_operations.create(env.paths, Config(), new)
     now = await becomes(env, session, lambda now: bool(now.requests))

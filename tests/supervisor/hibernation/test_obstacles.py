@@ -77,7 +77,7 @@ def test_a_helper_since_before_the_first_turn_is_no_obstacle_and_a_later_process
     assert f"its process 'sleep' ({child}) runs" == find_running(pid, worked_at)
 
 
-def test_of_an_agent_that_reports_its_tools_what_it_started_before_the_first_one_is_no_obstacle(agent: Agent) -> None:
+def test_for_an_agent_that_reports_its_tools_processes_from_before_the_first_one_are_no_obstacle(agent: Agent) -> None:
     pid, worked_at = agent.process.pid, time.time() - 1
     server = agent.ask("child")
     tool_at = time.time() + 0.02
@@ -104,7 +104,7 @@ def test_the_first_tool_is_that_since_the_last_start_with_a_lead() -> None:
     assert math.inf == find_first_tool([*tools, started(2), turn("x")])
 
 
-def test_a_process_that_left_its_agent_is_found_by_the_mark_that_it_inherited(agent: Agent) -> None:
+def test_a_process_that_left_its_agent_is_found_by_its_inherited_mark(agent: Agent) -> None:
     daemon = agent.ask("daemon")
     try:
         assert f"its process 'sleep' ({daemon}) runs" == find_running(agent.process.pid, 0.0)

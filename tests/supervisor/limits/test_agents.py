@@ -39,7 +39,7 @@ PLAN = '[[task]]\ntitle = "one"\nprompt = "say x"\nagent = "scripted"\n'
 SCRIPTED = ("--agent", "scripted", "--mode", "sdk")
 
 
-def test_a_child_counts_for_all_above_it_in_whatever_order_they_were_listed() -> None:
+def test_a_child_counts_for_all_its_ancestors_in_any_order() -> None:
     top, middle, low = map(SessionId, ("top", "middle", "low"))
 
     starters = {top: None, low: ActingAgent(session=middle), middle: ActingAgent(session=top)}
@@ -68,7 +68,7 @@ def test_the_tokens_of_children_are_limited_also_where_their_money_is_not() -> N
         ({"log_in_of": SessionId("docs")}, False),
     ],
 )
-def test_only_a_shell_that_a_person_opened_here_has_no_limits(more: dict[str, object], is_persons: bool) -> None:
+def test_only_a_shell_that_a_user_opened_here_has_no_limits(more: dict[str, object], is_persons: bool) -> None:
     shell = msgspec.structs.replace(sample_fleet.session("shell", agent="shell", mode=Mode.TMUX), **more)
     fleet, config = sample_fleet.fleet(shell), Config(fleet=FleetConfig(depth=0))
 
@@ -108,7 +108,7 @@ def test_a_prompt_for_a_child_begins_with_its_sender_and_has_no_control_characte
 
 
 @pytest.mark.parametrize("check", [check_prompt, check_restart])
-def test_the_time_that_another_machine_allows_its_agent_holds_here(env: Env, check: Callable[..., None]) -> None:
+def test_the_time_that_another_machine_allows_its_agent_applies_here(env: Env, check: Callable[..., None]) -> None:
     actor, began = ActingAgent(session=SessionId("far"), machine="gpu-1"), time.time() - 600
     child = Session(id=env.has("aaaaaaaa", at=began), name="child", actor=actor, created_at=began)
     for limits, is_over in (
@@ -195,7 +195,9 @@ def test_a_session_of_the_python_interface_has_the_limits(kasmon: Cli) -> None:
     ],
     ids=lambda given: "-".join(given[:2]) if isinstance(given, tuple) else "",
 )
-def test_an_agents_program_cannot_do_what_is_the_persons(kasmon: Cli, command: tuple[str, ...], why: str) -> None:
+def test_an_agents_program_cannot_do_what_is_reserved_for_the_user(
+    kasmon: Cli, command: tuple[str, ...], why: str
+) -> None:
     lead = start_lead(kasmon)
     kasmon.new("other", "say hi")
     before = kasmon.paths.config_file.read_text()
@@ -292,7 +294,7 @@ def test_an_agent_changes_no_queued_prompt_but_its_own(kasmon: Cli, is_terminal:
     assert ("queued", "say persons") == (receipts[persons]["state"], receipts[persons]["text"])
 
 
-def test_a_shell_that_a_person_opened_may_do_all_of_that(kasmon: Cli) -> None:
+def test_a_shell_that_a_user_opened_may_do_all_of_that(kasmon: Cli) -> None:
     shell = start_shell(kasmon)
     file = kasmon.home / "plan.toml"
     file.write_text(PLAN)
@@ -315,7 +317,7 @@ def start_shell(kasmon: Cli) -> LeadingAgent:
     return LeadingAgent(kasmon, done.out.strip())
 
 
-def test_a_shell_that_an_agent_opened_is_that_agents_also_once_it_is_removed(kasmon: Cli) -> None:
+def test_a_shell_that_an_agent_opened_belongs_to_that_agent_also_once_it_is_removed(kasmon: Cli) -> None:
     kasmon("config", "fleet.depth", "2")
     kasmon("config", "fleet.starts", "1")
     start_shell(kasmon)
@@ -330,7 +332,7 @@ def test_a_shell_that_an_agent_opened_is_that_agents_also_once_it_is_removed(kas
     assert "an agent cannot change settings" in laundry.kasmon("config", "fleet.depth", "8")
 
 
-def test_an_agent_that_was_started_from_a_persons_shell_has_the_limits(kasmon: Cli) -> None:
+def test_an_agent_started_from_a_users_shell_has_the_limits(kasmon: Cli) -> None:
     shell = start_shell(kasmon)
     for setting, value in {"depth": "2", "starts": "0"}.items():
         kasmon("config", f"fleet.{setting}", value)
@@ -341,7 +343,7 @@ def test_an_agent_that_was_started_from_a_persons_shell_has_the_limits(kasmon: C
     assert "fleet.starts = 0" in lead.kasmon("new", "below", *SCRIPTED)
 
 
-def test_of_starts_at_the_same_time_no_more_succeed_than_the_limit_allows(kasmon: Cli) -> None:
+def test_of_simultaneous_starts_no_more_succeed_than_the_limit_allows(kasmon: Cli) -> None:
     kasmon("config", "fleet.sessions", "1")
     lead = start_lead(kasmon)
     line = shlex.join([*KASMON, "new"])

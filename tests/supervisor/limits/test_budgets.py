@@ -23,7 +23,7 @@ def configure(home: Home, per_session: str) -> None:
     home.paths.config_file.write_text(f'[budget]\nper_session = "{per_session}"\n')
 
 
-def test_no_prompt_is_sent_over_budget_unless_a_person_agrees_to_it(home: Home) -> None:
+def test_no_prompt_is_sent_over_budget_without_consent_of_the_user(home: Home) -> None:
     session, other = home.start("spends", "usage 900 100 0 0 4.5"), home.start("other")
     until(lambda: home.session(session).tokens is not None and home.session(session).state is SessionState.IDLE)
     home.paths.config.mkdir(mode=0o700)
@@ -53,7 +53,7 @@ def test_no_prompt_is_sent_over_budget_unless_a_person_agrees_to_it(home: Home) 
         home.start("new", "say hello")
 
 
-def test_a_prompt_that_was_queued_before_a_budget_was_used_up_is_held_until_a_person_raises_it(home: Home) -> None:
+def test_a_prompt_queued_before_a_budget_was_used_up_is_held_until_the_user_raises_it(home: Home) -> None:
     configure(home, "1k")
     session = home.start("queues", "slow 5\nusage 900 200\nsay done", speed=1.0)
     until(lambda: home.session(session).in_turn, what="the turn")
@@ -74,7 +74,7 @@ def test_a_prompt_that_was_queued_before_a_budget_was_used_up_is_held_until_a_pe
     assert ["", ""] == [each.reason for each in home.session(session).receipts[-2:]]
 
 
-def test_a_queued_prompt_that_a_person_sent_over_the_budget_is_delivered(home: Home) -> None:
+def test_a_queued_prompt_that_the_user_sent_over_the_budget_is_delivered(home: Home) -> None:
     configure(home, "1k")
     session = home.start("queues", "slow 5\nusage 900 200\nsay done", speed=1.0)
     until(lambda: home.session(session).in_turn, what="the turn")

@@ -55,7 +55,7 @@ async def logged_out(env: Env, folder: Path) -> Session:
     return await session_of(env, "docs")
 
 
-async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env: Env, tmp_path: Path) -> None:
+async def test_after_the_login_the_session_starts_and_gets_its_first_prompt(env: Env, tmp_path: Path) -> None:
     session = await logged_out(env, tmp_path)
     assert session.log_in is not None
     assert ("In a terminal", {"ODD": "1"}) == (session.log_in.title, session.log_in.variables)
@@ -72,7 +72,7 @@ async def test_after_the_log_in_the_session_starts_and_gets_its_first_prompt(env
                 break
 
 
-async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: Env, tmp_path: Path) -> None:
+async def test_a_failed_login_restarts_nothing_and_stays_readable(env: Env, tmp_path: Path) -> None:
     (tmp_path / "no-account").touch()
     session = await logged_out(env, tmp_path)
     assert session.log_in is not None
@@ -89,7 +89,7 @@ async def test_a_log_in_that_fails_restarts_nothing_and_stays_to_be_read(env: En
     )
 
 
-async def test_a_log_in_without_an_exit_code_restarts_nothing(env: Env, tmp_path: Path) -> None:
+async def test_a_login_without_an_exit_code_restarts_nothing(env: Env, tmp_path: Path) -> None:
     session = await logged_out(env, tmp_path)
     facts = (await asyncio.to_thread(started, mode=Mode.TMUX), SessionEnded(at=NOW))
     log_in = await asyncio.to_thread(env.has, "bbbbbbbb", *facts, name="login-docs", mode=Mode.TMUX)
@@ -108,7 +108,7 @@ async def test_a_session_that_works_again_is_not_restarted_by_its_log_in(env: En
     assert 1 == (await session_of(env, "docs")).generation
 
 
-async def test_a_restart_that_fails_is_told_and_keeps_the_log_in(env: Env, tmp_path: Path) -> None:
+async def test_a_failed_restart_is_reported_and_keeps_the_login(env: Env, tmp_path: Path) -> None:
     session = await logged_out(env, tmp_path)
     launch = await asyncio.to_thread(load_launch, env.paths, session.id)
     gone = msgspec.structs.replace(launch, workdir=str(tmp_path / "gone"))
@@ -123,7 +123,7 @@ async def test_a_restart_that_fails_is_told_and_keeps_the_log_in(env: Env, tmp_p
     assert (await session_of(env, "login-docs")).state is SessionState.ENDED
 
 
-async def test_a_log_in_that_is_lost_for_a_moment_has_not_ended() -> None:
+async def test_a_login_that_is_lost_for_a_moment_has_not_ended() -> None:
     now = Session(id=SessionId("bbbbbbbb"), name="login-docs", mode=Mode.TMUX)
 
     async def changes() -> AsyncIterator[Fleet]:
@@ -134,7 +134,7 @@ async def test_a_log_in_that_is_lost_for_a_moment_has_not_ended() -> None:
     assert 0 == (await find_end(changes(), now.id)).exit_code
 
 
-async def test_one_that_stays_lost_has(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_login_that_stays_lost_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_in_module, "LOST_S", 0.0)
     lost = Session(id=SessionId("bbbbbbbb"), name="login-docs", mode=Mode.TMUX, state=SessionState.LOST)
 
@@ -156,7 +156,7 @@ async def test_an_agent_that_runs_is_restarted_in_its_conversation(env: Env, tmp
     assert ("talk-1", None) == (now.resume_id, now.log_in)
 
 
-async def test_a_log_in_may_do_no_more_than_its_agent_and_start_nothing(env: Env, tmp_path: Path) -> None:
+async def test_a_login_may_do_no_more_than_its_agent_and_start_nothing(env: Env, tmp_path: Path) -> None:
     """Its program is the agent's, whatever its name is: it is no shell that a person opened."""
     out, done = tmp_path / "out", tmp_path / "done"
     lines = [shlex.join([*KASMON, *each]) for each in (("config", "fleet.depth", "8"), ("new", "below", "--", "true"))]
@@ -192,7 +192,7 @@ async def test_a_log_in_may_do_no_more_than_its_agent_and_start_nothing(env: Env
         ({"sandbox": "jail"}, UnableError, "runs elsewhere"),
     ],
 )
-async def test_what_needs_no_log_in_here_gets_none(
+async def test_an_agent_that_needs_no_login_here_gets_none(
     env: Env, more: dict[str, object], error: type[Exception], why: str
 ) -> None:
     session = Session(**({"id": SessionId("aaaaaaaa"), "log_in": LOG_IN} | more))  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ class Waiting:
         return [receipt.text for receipt in self.home.session(session).receipts]
 
 
-def test_those_that_were_allowed_go_on_one_after_the_other_with_the_prompt_that_was_shown(home: Home) -> None:
+def test_allowed_sessions_resume_one_after_the_other_with_the_shown_prompt(home: Home) -> None:
     waiting = Waiting(home, "first", "second", "left")
     first, second, left = waiting.ids
     for session in (second, first):
@@ -80,7 +80,7 @@ def test_those_that_were_allowed_go_on_one_after_the_other_with_the_prompt_that_
     assert {first, second} == {id_ for id_, each in read_resumptions(home.paths).items() if each.ended_at}
 
 
-def test_a_limit_met_again_is_waited_for_and_a_cancelled_session_stays(home: Home) -> None:
+def test_a_limit_reached_again_is_waited_for_and_a_cancelled_session_stays(home: Home) -> None:
     waiting = Waiting(home, "again", "behind")
     again, behind = waiting.ids
     allow(home.paths, home.session(again), LONGER)
@@ -95,7 +95,7 @@ def test_a_limit_met_again_is_waited_for_and_a_cancelled_session_stays(home: Hom
     assert (2, "say back") == (len(waiting.prompts(again)), waiting.prompts(behind)[-1])
 
 
-def test_a_prompt_on_which_the_agent_worked_is_not_sent_again_when_the_limit_is_met_again(home: Home) -> None:
+def test_a_prompt_that_the_agent_worked_on_is_not_sent_again_when_the_limit_is_reached_again(home: Home) -> None:
     waiting = Waiting(home, "worked")
     (worked,) = waiting.ids
     allow(home.paths, home.session(worked), f"say some work\n{LONGER}")
@@ -121,7 +121,7 @@ def test_a_changed_clock_sends_no_prompt_twice_for_one_try(home: Home) -> None:
     assert 2 == read_resumptions(home.paths)[jumps].tries
 
 
-def test_the_prompt_that_was_cut_before_any_work_is_repeated_else_it_says_continue(home: Home) -> None:
+def test_a_prompt_cut_before_any_work_is_repeated_else_continue_is_sent(home: Home) -> None:
     cut, begun = home.start("cut", LIMITED), home.start("begun", f"say a word\n{LIMITED}")
     for session in (cut, begun):
         until(lambda session=session: home.session(session).state is SessionState.LIMITED)  # type: ignore[misc]
@@ -132,7 +132,7 @@ def test_the_prompt_that_was_cut_before_any_work_is_repeated_else_it_says_contin
     )
 
 
-def test_only_one_that_waits_for_a_limit_can_be_allowed_and_never_means_never(home: Home) -> None:
+def test_only_a_session_at_a_limit_can_be_allowed_and_never_means_never(home: Home) -> None:
     idle = home.start("idle")
     with pytest.raises(RefusedError, match="does not wait for a usage limit"):
         allow(home.paths, home.session(idle), CONTINUE)
@@ -143,7 +143,7 @@ def test_only_one_that_waits_for_a_limit_can_be_allowed_and_never_means_never(ho
     assert not is_resumer_needed(home.paths, never, read_fleet(home.paths).sessions)
 
 
-def test_a_session_goes_on_without_any_dashboard_where_the_config_resumes_all(home: Home) -> None:
+def test_a_session_resumes_without_any_dashboard_if_the_config_resumes_all(home: Home) -> None:
     (home.path / "c" / "kasmon").mkdir(mode=0o700)
     (home.path / "c" / "kasmon" / "config.toml").write_text('[limits]\nresume = "auto"\n')
     home.start("alone", "window five_hour 100 0\nlimit")

@@ -60,7 +60,7 @@ def there(joined: TwoCommandLines) -> list[str]:
     return [each["name"] for each in joined.there.json("ls")["sessions"]]
 
 
-async def test_a_child_on_another_machine_is_started_prompted_read_messaged_finished(
+async def test_a_child_on_another_machine_is_started_prompted_read_messaged_and_proposed_to_finish(
     far: TwoCommandLines,
 ) -> None:
     async with ToolClient(lead := allowed(far)) as fleet:
@@ -147,7 +147,7 @@ def refusals(joined: TwoCommandLines, child: LeadingAgent) -> list[str]:
     return [reason for _, found, reason in parts if found]
 
 
-async def test_a_child_there_reaches_no_other_session_here(joined: TwoCommandLines) -> None:
+async def test_a_child_there_cannot_reach_other_sessions_here(joined: TwoCommandLines) -> None:
     lead, other = allowed(joined), start_lead(joined.here, "other", "--tools", "fleet")
     async with ToolClient(child := await start_child(joined, lead)) as fleet:
         for name in ("other", other.session):
@@ -170,7 +170,7 @@ def until_copied(joined: TwoCommandLines, session: str) -> None:
     until(lambda: b'"peer.wrote"' in copy.read_bytes(), what="the message in the copy")
 
 
-async def test_what_the_machine_says_of_who_started_a_session_there_is_not_believed(joined: TwoCommandLines) -> None:
+async def test_the_machines_claim_of_who_started_a_session_there_is_not_accepted(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.depth", "8")
     lead = allowed(joined)
     child = await start_child(joined, lead)
@@ -207,7 +207,7 @@ async def test_a_grandchild_there_has_one_more_agent_above_it(joined: TwoCommand
     assert {"session": low.session, "depth": 2, "machine": MACHINE} == sent_to(joined.here, "lead")[0]["actor"]
 
 
-async def test_a_machine_that_the_person_no_longer_allows_delivers_nothing_here(joined: TwoCommandLines) -> None:
+async def test_a_machine_that_the_user_no_longer_allows_delivers_nothing_here(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
     child = await start_child(joined, lead)
     joined.here("config", "fleet.machines", "other")
@@ -231,7 +231,7 @@ async def test_a_message_to_an_agent_that_ended_is_refused_and_starts_none(joine
     assert "ended" == joined.here.json("show", "lead")["session"]["state"]
 
 
-async def test_messages_from_there_have_the_limits_of_messages_from_here(joined: TwoCommandLines) -> None:
+async def test_messages_from_the_machine_have_the_limits_of_local_ones(joined: TwoCommandLines) -> None:
     lead = allowed(joined)
     child = await start_child(joined, lead)
     for number in range(MOST + 1):
@@ -242,7 +242,7 @@ async def test_messages_from_there_have_the_limits_of_messages_from_here(joined:
     assert MOST == len(sent_to(joined.here, "lead"))
 
 
-async def test_an_older_kasmon_takes_no_messages_and_the_tool_says_so(joined: TwoCommandLines) -> None:
+async def test_an_older_kasmon_receives_no_messages_and_the_tool_reports_it(joined: TwoCommandLines) -> None:
     options = ("--agent", "lead", "--actor", declared())
     async with ToolClient(LeadingAgent(joined.there, joined.there("new", "child", *options).out.strip())) as fleet:
         why = await fleet.refused("message", session="abcdefgh", text="x")
@@ -264,7 +264,9 @@ async def test_a_sibling_on_another_machine_gets_messages_and_nothing_else(joine
     assert not joined.there.json("show", distant)["session"]["finish_proposed"]
 
 
-async def test_a_machine_that_lets_others_only_start_takes_no_message_and_no_proposal(joined: TwoCommandLines) -> None:
+async def test_a_machine_that_lets_others_only_start_accepts_no_message_and_no_proposal(
+    joined: TwoCommandLines,
+) -> None:
     async with ToolClient(allowed(joined)) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         await fleet.ok("wait", session=child, states="idle")
@@ -313,7 +315,7 @@ LIMITS = (
 """A setting, its value, and why nothing is started."""
 
 
-async def test_a_limit_here_holds_for_the_tool_and_for_a_request_past_it(joined: TwoCommandLines) -> None:
+async def test_a_limit_here_applies_to_the_tool_and_to_a_request_past_it(joined: TwoCommandLines) -> None:
     lead, config = allowed(joined), joined.here.paths.config_file
     usual = config.read_text()
     async with ToolClient(lead) as fleet:
@@ -325,13 +327,13 @@ async def test_a_limit_here_holds_for_the_tool_and_for_a_request_past_it(joined:
     assert [] == there(joined)
 
 
-async def test_the_limits_there_hold_too(joined: TwoCommandLines) -> None:
+async def test_the_limits_there_apply_too(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.sessions", "0")
     async with ToolClient(allowed(joined)) as fleet:
         assert "fleet.sessions = 0" in await fleet.refused("start", name="child", prompt="x", **SCRIPTED)
 
 
-async def test_children_there_count_here(joined: TwoCommandLines) -> None:
+async def test_children_on_the_machine_count_here(joined: TwoCommandLines) -> None:
     async with ToolClient(allowed(joined, sessions="1")) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         assert "1 children of 'lead' exist" in await fleet.refused("start", name="second", prompt="x", **SCRIPTED)
@@ -340,7 +342,7 @@ async def test_children_there_count_here(joined: TwoCommandLines) -> None:
         await fleet.ok("start", name="second", prompt="say x", **SCRIPTED)
 
 
-async def test_the_depth_here_holds_for_what_a_child_there_starts(joined: TwoCommandLines) -> None:
+async def test_the_depth_here_applies_to_children_of_a_child_there(joined: TwoCommandLines) -> None:
     joined.there("config", "fleet.depth", "8")
     async with ToolClient(allowed(joined)) as fleet:
         child = (await fleet.ok("start", name="child", prompt="x", agent="lead", machine=MACHINE))["session"]
@@ -350,7 +352,7 @@ async def test_the_depth_here_holds_for_what_a_child_there_starts(joined: TwoCom
     assert ["child"] == there(joined)
 
 
-async def test_the_time_here_holds_for_a_child_there(joined: TwoCommandLines) -> None:
+async def test_the_time_here_applies_to_a_child_there(joined: TwoCommandLines) -> None:
     async with ToolClient(allowed(joined, minutes="0.1")) as fleet:
         child = (await fleet.ok("start", name="child", prompt="say x", **SCRIPTED))["session"]
         until(lambda: joined.there.json("show", child)["session"]["state"] == "ended")
@@ -360,7 +362,7 @@ async def test_the_time_here_holds_for_a_child_there(joined: TwoCommandLines) ->
     assert "fleet.minutes = 0.1" in joined.there.json("show", child)["session"]["end_why"]
 
 
-async def test_only_its_own_children_there_are_prompted_and_seen(joined: TwoCommandLines) -> None:
+async def test_only_its_own_children_there_are_prompted_and_shown(joined: TwoCommandLines) -> None:
     other = joined.new("other", "say secret")
     async with ToolClient(lead := allowed(joined, sees="all")) as fleet:
         assert "you did not start it" in await fleet.refused("prompt", session=other, text="x")
@@ -392,7 +394,7 @@ def test_an_agent_without_the_tools_starts_nothing_there(joined: TwoCommandLines
     assert [] == there(joined)
 
 
-def test_what_is_an_agents_is_refused_to_a_person(joined: TwoCommandLines) -> None:
+def test_a_command_reserved_for_agents_is_refused_to_the_user(joined: TwoCommandLines) -> None:
     allowed(joined)
     request = AgentRequest(n=1, act="start", name="child", text="x", agent="scripted")
 
@@ -410,12 +412,12 @@ def declared(**changes: Any) -> str:
     "text",
     ["", "{}", "[1]", declared(machine=""), declared(session=""), declared(session="../x"), declared(depth=-1)],
 )
-def test_what_declares_no_agent_of_another_machine_is_refused(text: str) -> None:
+def test_a_client_that_names_no_agent_of_another_machine_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="no agent of another machine"):
         parse_actor(text)
 
 
-def test_an_agent_that_declares_another_is_still_itself(joined: TwoCommandLines) -> None:
+def test_an_agent_that_claims_to_be_another_is_still_itself(joined: TwoCommandLines) -> None:
     lead = start_lead(joined.here)
     actor = declared(session="bcdefghi")
     lead.json("new", "child", "--agent", "scripted", "--mode", "sdk", "--actor", actor)

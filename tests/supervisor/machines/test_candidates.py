@@ -34,7 +34,7 @@ def test_names_are_offered_and_patterns_are_not(ssh: Path) -> None:
     assert ("box", "gpu-2", "equal", "work") == find_machines(("ssh",), fleet())
 
 
-def test_those_in_use_come_first_each_once() -> None:
+def test_hosts_in_use_come_first_each_once() -> None:
     shown = fleet(
         session("a", agent="claude@box"), session("b", agent="shell@me@box"), session("c"), session("d", agent="x@box")
     )
@@ -43,7 +43,7 @@ def test_those_in_use_come_first_each_once() -> None:
 
 
 @pytest.mark.parametrize("words", [("ssh", "-F", "{}"), ("ssh", "-v", "-F{}")])
-def test_the_config_is_the_one_that_ssh_is_told_to_read(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_the_config_is_the_one_that_ssh_uses(tmp_path: Path, words: tuple[str, ...]) -> None:
     path = tmp_path / "own"
     path.write_text("Host own\n")
     ssh = tuple(word.format(path) for word in words)
@@ -55,7 +55,7 @@ def test_the_config_is_the_one_that_ssh_is_told_to_read(tmp_path: Path, words: t
 @pytest.mark.parametrize(
     "content", [b"\xff\xfe\0Host x", b'Host "open', b"Include [\nInclude /no/such/*\n", b"", b"Include config"]
 )
-def test_a_config_that_makes_no_sense_offers_nothing(ssh: Path, content: bytes) -> None:
+def test_an_invalid_config_offers_nothing(ssh: Path, content: bytes) -> None:
     (ssh / "config").write_bytes(content)
 
     assert () == find_machines(("ssh",), fleet())

@@ -93,7 +93,7 @@ async def now(env: Env, session: SessionId) -> Session:
     return (await asyncio.to_thread(read_fleet, env.paths)).require(session)
 
 
-async def test_what_is_too_much_is_refused_once_for_all_of_it(env: Env, delivery: Delivery) -> None:
+async def test_messages_over_the_limit_are_refused_once_together(env: Env, delivery: Delivery) -> None:
     to = await lead(env)
     await asyncio.to_thread(child, env, CHILD, *((to.id, f"text {number}") for number in range(MOST + 3)))
     await asyncio.to_thread(delivery.register.add, CHILD, to.id)
@@ -110,7 +110,7 @@ async def test_what_is_too_much_is_refused_once_for_all_of_it(env: Env, delivery
     assert 1 == len(delivery.told)
 
 
-async def test_no_more_is_sent_to_one_that_took_nothing(env: Env, delivery: Delivery) -> None:
+async def test_no_more_is_sent_to_a_session_that_accepted_nothing(env: Env, delivery: Delivery) -> None:
     await asyncio.to_thread(lambda: env.has(LEAD, started(), name="lead"))
     await asyncio.to_thread(env.hosts, LEAD)
     await asyncio.to_thread(child, env, CHILD, *[(LEAD, "x")] * 3)
@@ -135,7 +135,7 @@ async def test_no_more_is_sent_to_one_that_took_nothing(env: Env, delivery: Deli
     assert [(CHILD, LEAD, ["too many."] * 3)] == delivery.told
 
 
-async def test_messages_to_others_and_empty_ones_do_not_hold_up_the_next(env: Env, delivery: Delivery) -> None:
+async def test_messages_to_others_and_empty_ones_do_not_block_the_next(env: Env, delivery: Delivery) -> None:
     to = await lead(env)
     await asyncio.to_thread(child, env, CHILD, ("otheraaa", "x"), (to.id, " "), (to.id, "good"), ("otheraaa", "x"))
     await asyncio.to_thread(delivery.register.add, CHILD, to.id)
@@ -147,7 +147,7 @@ async def test_messages_to_others_and_empty_ones_do_not_hold_up_the_next(env: En
     assert [agent(CHILD)] == senders(await now(env, to.id))
 
 
-async def test_a_message_that_is_delivered_again_is_taken_once(env: Env, delivery: Delivery) -> None:
+async def test_a_repeated_message_is_accepted_once(env: Env, delivery: Delivery) -> None:
     to = await lead(env)
     await asyncio.to_thread(child, env, CHILD, (to.id, "good"))
     await asyncio.to_thread(delivery.register.add, CHILD, to.id)
@@ -161,7 +161,7 @@ async def test_a_message_that_is_delivered_again_is_taken_once(env: Env, deliver
     assert [agent(CHILD)] == senders(await now(env, to.id))
 
 
-async def test_a_hibernated_agent_is_not_resumed_for_a_message_from_there(env: Env, delivery: Delivery) -> None:
+async def test_a_hibernated_agent_is_not_resumed_by_a_message_from_the_machine(env: Env, delivery: Delivery) -> None:
     to = await hibernated(env)
     await asyncio.to_thread(child, env, CHILD, (to.id, "x"), (to.id, "y"))
     await asyncio.to_thread(delivery.register.add, CHILD, to.id)
@@ -173,7 +173,7 @@ async def test_a_hibernated_agent_is_not_resumed_for_a_message_from_there(env: E
     assert (1, HIBERNATED) == (after.generation, after.state)
 
 
-async def test_what_must_resume_no_agent_resumes_none_that_was_hibernated_meanwhile(env: Env) -> None:
+async def test_a_message_that_must_not_resume_an_agent_does_not_resume_one_hibernated_meanwhile(env: Env) -> None:
     after = await hibernated(env)
     before = msgspec.structs.replace(after, state=SessionState.IDLE, freed_bytes=None)
 
@@ -184,7 +184,7 @@ async def test_what_must_resume_no_agent_resumes_none_that_was_hibernated_meanwh
     assert (1, HIBERNATED) == (again.generation, again.state)
 
 
-async def test_a_message_to_a_removed_session_is_refused_and_told(env: Env, delivery: Delivery) -> None:
+async def test_a_message_to_a_removed_session_is_refused_and_reported(env: Env, delivery: Delivery) -> None:
     await asyncio.to_thread(child, env, CHILD, (LEAD, "x"))
     await asyncio.to_thread(delivery.register.add, CHILD, LEAD)
 
@@ -197,7 +197,7 @@ async def test_a_message_to_a_removed_session_is_refused_and_told(env: Env, deli
     assert f"Your message to {LEAD!r} was not delivered: {reason}" in command.stdin.decode()
 
 
-async def test_a_child_of_a_removed_session_still_messages_the_agent_at_the_top(env: Env, delivery: Delivery) -> None:
+async def test_sessions_below_a_removed_one_still_message_the_agent_at_the_top(env: Env, delivery: Delivery) -> None:
     to = await lead(env)
     await asyncio.to_thread(child, env, CHILD)
     await asyncio.to_thread(child, env, LOW, (to.id, "from below"), starter=CHILD)
@@ -215,7 +215,7 @@ async def test_a_child_of_a_removed_session_still_messages_the_agent_at_the_top(
     assert 0 == delivery.register.delivered(LOW)
 
 
-def test_a_removed_session_is_forgotten_and_those_that_are_listed_are_kept(env: Env, delivery: Delivery) -> None:
+def test_a_removed_session_is_dropped_and_listed_ones_are_kept(env: Env, delivery: Delivery) -> None:
     for session in (CHILD, LOW):
         child(env, session)
         delivery.register.add(session, LEAD)

@@ -114,7 +114,7 @@ def reaching(box: Sshd, fork_server: ForkServer) -> Iterator[Cli]:
     line.close()
 
 
-def test_the_wheel_is_one_that_pip_installs(tmp_path: Path) -> None:
+def test_pip_installs_the_wheel(tmp_path: Path) -> None:
     wheel, folder = tmp_path / NAME, tmp_path / "there"
     wheel.write_bytes(build_wheel())
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(folder), str(wheel)]
@@ -133,7 +133,7 @@ def test_the_wheel_is_one_that_pip_installs(tmp_path: Path) -> None:
     assert (folder / "kasmon/cli/help.txt").exists()
 
 
-def test_kasmon_is_installed_where_that_is_asked_for_and_not_registered_otherwise(kasmon: Cli, box: Sshd) -> None:
+def test_kasmon_is_installed_if_requested_and_not_registered_otherwise(kasmon: Cli, box: Sshd) -> None:
     refused = kasmon("machines", "add", "gpu-1", "--ssh", "box")
     (box.root / "broken").touch()
     failed = kasmon("machines", "add", "gpu-1", "--ssh", "box", "--install")
@@ -153,7 +153,9 @@ def test_kasmon_is_installed_where_that_is_asked_for_and_not_registered_otherwis
 
 @pytest.mark.faults  # it takes long, not that it kills anything
 @pytest.mark.timeout(240)
-def test_a_real_pip_installs_it_into_an_environment_for_sessions(fork_server: ForkServer, real_box: Sshd) -> None:
+def test_a_real_pip_installs_it_into_a_virtual_environment_that_serves_sessions(
+    fork_server: ForkServer, real_box: Sshd
+) -> None:
     with contextlib.contextmanager(reaching)(real_box, fork_server) as kasmon:
         kasmon.limit_s = 180.0  # pip takes a while on a machine at work
         added = kasmon("machines", "add", "gpu-1", "--ssh", "box", "--install")
@@ -184,7 +186,7 @@ def test_a_kasmon_of_another_protocol_is_refused_and_not_registered(kasmon: Cli,
     assert "kasmon 9.0 there speaks bus protocol 99, this one 1" in refused.err
 
 
-def test_a_terminal_there_is_attached_by_ssh(kasmon: Cli, box: Sshd) -> None:
+def test_a_terminal_on_the_machine_is_attached_by_ssh(kasmon: Cli, box: Sshd) -> None:
     assert kasmon("machines", "add", "gpu-1", "--ssh", "box", "--install").code == 0
     made = kasmon("new", "shell", "--on", "gpu-1", "--", "sh", "-c", "echo on-the-box; exec cat")
     assert made.code == 0, made.err
@@ -195,7 +197,7 @@ def test_a_terminal_there_is_attached_by_ssh(kasmon: Cli, box: Sshd) -> None:
     assert kasmon("stop", made.out.strip()).code == 0
 
 
-async def test_the_dashboard_installs_it_where_that_is_asked_for(kasmon: Cli) -> None:
+async def test_the_dashboard_installs_it_on_request(kasmon: Cli) -> None:
     config = await asyncio.to_thread(load, kasmon.paths)
     operations = Operations(kasmon.paths, lambda: config, Fleet)
     with pytest.raises(NotInstalledError, match="kasmon is not installed on 'box'"):

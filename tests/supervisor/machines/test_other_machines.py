@@ -213,7 +213,7 @@ def test_no_operation_on_it_changes_a_file_or_starts_a_process_here(env: Env) ->
     assert (effects, processes_of(env)) == ({}, [])
 
 
-def test_nothing_that_looks_for_work_finds_it(env: Env) -> None:
+def test_no_search_for_work_finds_it(env: Env) -> None:
     found = [state for session in read_fleet(env.paths).sessions for state in states_of(session)]
     fleet = Fleet(at=NOW, sessions=tuple(found))
 
@@ -242,7 +242,7 @@ def test_no_host_is_started_for_it(env: Env) -> None:
     assert processes_of(env) == []
 
 
-def test_its_name_is_free_here(env: Env) -> None:
+def test_its_name_is_available_here(env: Env) -> None:
     name = read_fleet(env.paths).sessions[0].name
 
     announce(env.paths, SessionCreated(at=NOW, launch=launch("defghijk", name=name), machine="here"))

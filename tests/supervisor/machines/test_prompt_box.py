@@ -37,7 +37,7 @@ def session(joined: TwoCommandLines) -> Session:
     return read_fleet(joined.here.paths).require(SessionId(known))
 
 
-async def test_a_command_runs_in_the_folder_there(joined: TwoCommandLines, session: Session) -> None:
+async def test_a_command_runs_in_the_folder_on_the_machine(joined: TwoCommandLines, session: Session) -> None:
     said: list[str] = []
 
     code = await run_command(joined.here.paths, session, "pwd; echo bad >&2; exit 3", said.append)
@@ -45,7 +45,7 @@ async def test_a_command_runs_in_the_folder_there(joined: TwoCommandLines, sessi
     assert (3, [str(joined.there.home / "repo"), "bad"]) == (code, "".join(said).split())
 
 
-async def test_a_command_there_gets_no_variable_that_the_host_keeps_for_its_agent(
+async def test_a_command_on_the_machine_gets_none_of_the_variables_that_the_host_keeps_for_its_agent(
     joined: TwoCommandLines,
 ) -> None:
     given = ("--agent", "scripted", "--mode", "sdk", "--prompt", "say hi")
@@ -62,7 +62,9 @@ async def test_a_command_there_gets_no_variable_that_the_host_keeps_for_its_agen
     assert "KASMON_HOST=host\n" in listed, "for kasmon it is no person"
 
 
-async def test_a_command_there_ends_with_its_children_at_a_stop(joined: TwoCommandLines, session: Session) -> None:
+async def test_a_command_on_the_machine_ends_with_its_children_when_the_user_ends_it(
+    joined: TwoCommandLines, session: Session
+) -> None:
     said: list[str] = []
     command = "sh -c 'echo $$; exec sleep 600'"
     running = asyncio.create_task(run_command(joined.here.paths, session, command, said.append))
@@ -74,7 +76,7 @@ async def test_a_command_there_ends_with_its_children_at_a_stop(joined: TwoComma
     await auntil(lambda: not stat.exists() or stat.read_text().split()[2] == "Z")
 
 
-async def test_a_command_there_that_prints_without_end_is_ended(joined: TwoCommandLines, session: Session) -> None:
+async def test_a_command_on_the_machine_with_endless_output_is_ended(joined: TwoCommandLines, session: Session) -> None:
     said: list[str] = []
     with pytest.raises(UnableError, match="printed more than 256 KB"):
         await run_command(joined.here.paths, session, "yes", said.append)
@@ -82,13 +84,13 @@ async def test_a_command_there_that_prints_without_end_is_ended(joined: TwoComma
     assert len("".join(said)) < 2 * OUTPUT_BYTES
 
 
-def test_the_names_that_its_code_there_defines_are_listed(joined: TwoCommandLines, session: Session) -> None:
+def test_the_names_defined_by_its_code_there_are_listed(joined: TwoCommandLines, session: Session) -> None:
     found = list_symbols(joined.here.paths, session)
 
     assert [CodeSymbol("Door", "app.py", 1), CodeSymbol("open", "app.py", 2)] == found
 
 
-def test_an_agent_has_no_command_run_as_the_person(joined: TwoCommandLines, session: Session) -> None:
+def test_an_agent_cannot_run_a_command_as_the_user(joined: TwoCommandLines, session: Session) -> None:
     program = (
         "import asyncio\n"
         "from kasmon.errors import KasmonError\n"
@@ -104,7 +106,7 @@ def test_an_agent_has_no_command_run_as_the_person(joined: TwoCommandLines, sess
     assert "an agent cannot run commands of the person" in start_lead(joined.there).run(sys.executable, "-c", program)
 
 
-def test_its_owner_has_to_let_the_person_start_sessions_there(fork_server: ForkServer) -> None:
+def test_its_owner_must_allow_the_user_to_start_sessions_there(fork_server: ForkServer) -> None:
     limited = TwoCommandLines(fork_server)
     try:
         known = limited.new("worker")
@@ -122,7 +124,7 @@ def test_its_owner_has_to_let_the_person_start_sessions_there(fork_server: ForkS
         limited.close()
 
 
-async def test_without_a_host_there_it_is_refused(joined: TwoCommandLines, session: Session) -> None:
+async def test_without_a_host_on_the_machine_it_is_refused(joined: TwoCommandLines, session: Session) -> None:
     joined.there("stop", session.id)
     joined.until(session.id, lambda known: known["state"] == "ended")
 

@@ -47,7 +47,7 @@ def test_logind_says_whether_the_graphical_session_is_locked(
     assert is_locked == is_screen_locked()
 
 
-def test_a_dashboard_tells_of_each_failure_to_push_once(where: Paths) -> None:
+def test_a_dashboard_reports_each_failure_to_push_once(where: Paths) -> None:
     config = Config(notify=Notify(targets={"phone": NotifyTarget(url="ntfy://127.0.0.1/x")}))
     operations = Operations(where, lambda: config, Fleet)
     note_key(where, 1.0)

@@ -71,7 +71,7 @@ def test_a_reason_is_pushed_once_and_not_after_it_is_over(after: Session, title:
     assert [] == world.titles()
 
 
-def test_each_further_request_is_a_reason_and_several_of_one_call_are_one() -> None:
+def test_each_further_request_is_a_reason_and_several_of_one_call_count_once() -> None:
     world = World(working("x"))
     world.now(asking("x", command("x", "make", 1), command("x", "ls", 2)))
     [push] = world.due()
@@ -85,7 +85,7 @@ def test_each_further_request_is_a_reason_and_several_of_one_call_are_one() -> N
     assert [("x-3",)] == [push.keys for push in world.due()]
 
 
-def test_a_storm_is_one_message_and_what_comes_next_waits_for_its_end() -> None:
+def test_a_burst_is_one_message_and_later_ones_wait_for_its_end() -> None:
     names = [f"s{number}" for number in range(6)]
     world = World(*map(working, names))
     world.now(*map(asking, names[:4]))
@@ -140,7 +140,7 @@ def test_quiet_hours_may_span_midnight_and_end_before_their_second_time(hours: s
     assert quiet == is_quiet(hours, 1_789_945_200.0, UTC)
 
 
-def test_only_what_has_no_answer_after_the_time_of_escalation_goes_to_the_second_target() -> None:
+def test_only_requests_unanswered_after_the_escalation_time_go_to_the_second_target() -> None:
     world = World(
         working("x"), working("y"), phone=ALWAYS, pager=msgspec.structs.replace(ALWAYS, escalate_after_minutes=10.0)
     )
@@ -165,7 +165,7 @@ def test_a_target_gets_its_own_events_of_its_own_sessions() -> None:
     assert ["some: api-1 has a request", "crashes: web crashed"] == world.titles()
 
 
-def test_a_push_that_failed_is_tried_again_while_its_reason_is_open_and_then_given_up() -> None:
+def test_a_failed_push_is_retried_while_its_reason_is_open_and_then_given_up() -> None:
     world = World(working("x"))
     world.now(asking("x"))
     [push] = world.due()
@@ -177,7 +177,7 @@ def test_a_push_that_failed_is_tried_again_while_its_reason_is_open_and_then_giv
     assert [] == world.titles(after=3600)
 
 
-def test_an_agent_that_is_stuck_now_and_then_is_a_reason_once_in_ten_minutes() -> None:
+def test_an_agent_that_is_stuck_repeatedly_is_a_reason_once_in_ten_minutes() -> None:
     world = World(working("x"))
     for _ in range(3):
         world.now(working("x", stuck=True, stuck_why="a"), after=1)

@@ -42,7 +42,7 @@ def test_ntfy_and_a_webhook_get_name_line_and_link_and_nothing_in_them_is_markup
 @pytest.mark.parametrize(
     ("status", "why"), [(403, "it answered 403 (Forbidden)"), (429, "it answered 429 (Too Many Requests)")]
 )
-def test_a_refusal_is_told_by_its_status_without_any_text_of_the_service(
+def test_a_refusal_is_reported_by_its_status_without_any_text_of_the_service(
     server: PushServer, status: int, why: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.status = status
@@ -55,14 +55,14 @@ def test_a_refusal_is_told_by_its_status_without_any_text_of_the_service(
     assert ("verysecret" in said, "private-topic" in said) == (False, False)
 
 
-def test_a_service_that_is_not_there_is_told_as_that(server: PushServer) -> None:
+def test_a_missing_service_is_reported(server: PushServer) -> None:
     address = server.ntfy
     server.close()
 
     assert "it refused the connection" == send("phone", address, ALERT).why
 
 
-def test_an_address_of_no_service_is_refused_without_showing_it() -> None:
+def test_an_address_of_no_service_is_refused_without_being_shown() -> None:
     receipt = send("phone", "nosuch://tk_verysecret@example", ALERT)
 
     assert not receipt.is_sent
@@ -101,7 +101,7 @@ def test_an_address_comes_from_the_config_a_private_file_or_a_variable(tmp_path:
         (NotifyTarget(url_file="/nowhere/phone"), "'/nowhere/phone' cannot be read"),
     ],
 )
-def test_a_target_without_an_address_says_what_is_missing(target: NotifyTarget, why: str) -> None:
+def test_a_target_without_an_address_reports_what_is_missing(target: NotifyTarget, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         read_address(user_paths(), "phone", target, {})
 

@@ -49,7 +49,7 @@ def test_an_agent_that_cannot_start_is_shown_with_the_reason() -> None:
     assert any("'gone' (which cannot be started now: " in line for line in lines("gone"))
 
 
-def test_where_tasks_run_is_shown_with_the_machine_that_each_would_get_now() -> None:
+def test_the_machine_that_each_task_would_get_now_is_shown() -> None:
     elsewhere = plan(
         task("a", machine="gpu-1", check="make test"), task("b", labels=("gpu", "linux")), task("c", machine="any"),
         task("d", inherits="b"), task("e"),
@@ -85,7 +85,7 @@ def test_where_tasks_run_is_shown_with_the_machine_that_each_would_get_now() -> 
         ("advance", "", (*done("a"), *done("b"), steered("advance")), "wave 2 is the last one"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(
+def test_an_invalid_plan_is_refused_with_the_reason(
     decision: PlanAction, id_: str, facts: tuple[PlanFact, ...], why: str
 ) -> None:
     assert why == refusal(WAVES, run(*facts), decision, id_)
@@ -106,11 +106,11 @@ def test_what_makes_no_sense_is_refused_with_the_reason(
         ("advance", "", (*done("a"), *done("b"))),
     ],
 )
-def test_whatever_makes_sense_is_not(decision: PlanAction, id_: str, facts: tuple[PlanFact, ...]) -> None:
+def test_a_valid_plan_is_accepted(decision: PlanAction, id_: str, facts: tuple[PlanFact, ...]) -> None:
     assert "" == refusal(WAVES, run(*facts), decision, id_)
 
 
-def test_what_no_worktree_will_hold_is_said_before_it_is_agreed_to(repo: Repo) -> None:
+def test_files_missing_in_a_worktree_are_shown_before_the_consent(repo: Repo) -> None:
     assert [] == check_repository(WAVES, repo.folder, "tidy")
     (repo.folder / "new").touch()
 
@@ -120,7 +120,7 @@ def test_what_no_worktree_will_hold_is_said_before_it_is_agreed_to(repo: Repo) -
     assert [] == check_repository(plan(task("a"), worktree="folder"), repo.folder, "tidy")
 
 
-def test_a_worktree_that_nobody_can_make_is_refused_before_anything_runs(repo: Repo, tmp_path: Path) -> None:
+def test_an_impossible_worktree_is_refused_before_anything_runs(repo: Repo, tmp_path: Path) -> None:
     assert [] == check_repository(WAVES, tmp_path, "tidy")
     with pytest.raises(UsageError, match="task 'a' requires a worktree"):
         check_repository(plan(task("a", worktree="own")), tmp_path, "tidy")
@@ -128,7 +128,7 @@ def test_a_worktree_that_nobody_can_make_is_refused_before_anything_runs(repo: R
         check_repository(WAVES, Repo(tmp_path / "new", commits=0).folder, "tidy")
 
 
-def test_a_task_without_a_worktree_of_its_own_that_needs_the_branch_of_another_is_remarked(repo: Repo) -> None:
+def test_a_task_without_its_own_worktree_that_needs_the_branch_of_another_is_remarked(repo: Repo) -> None:
     of = plan(
         task("a"),
         task("b", worktree="shared", needs=("a",)),
@@ -158,7 +158,7 @@ OWN = plan(task("a"), task("b", inherits="a"), task("c", worktree="shared"), wor
         ("plan/tidy/x", "the branch 'plan/tidy/x' already exists in .*, and git cannot create 'plan/tidy' next to it"),
     ],
 )
-def test_a_branch_that_leaves_no_room_for_one_of_the_plans_is_refused(repo: Repo, branch: str, why: str) -> None:
+def test_a_branch_that_conflicts_with_one_of_the_plans_is_refused(repo: Repo, branch: str, why: str) -> None:
     for free in ("plan-tidy", "planned", "tidy", *(("plan/tidy-2", "plan/tidy.2-b") if branch != "plan" else ())):
         repo.git("branch", free)
     assert [] == check_repository(OWN, repo.folder, "tidy")

@@ -77,11 +77,11 @@ def began(task: str = "1", session: str = "s1") -> TaskBegan:
     return TaskBegan(at=NOW, task=task, attempt=1, session=session, name=f"tidy-{task}")
 
 
-def test_where_no_plan_was_run_there_is_no_board(cli: Desk) -> None:
+def test_without_a_plan_there_is_no_board(cli: Desk) -> None:
     assert () == cli.read()
 
 
-def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(cli: Desk) -> None:
+def test_a_board_has_the_agreed_plan_its_progress_and_its_next_steps(cli: Desk) -> None:
     book = cli.begin()
     book.add(began())
     board = cli.only()
@@ -92,7 +92,7 @@ def test_a_board_has_the_agreed_plan_how_far_it_is_and_what_is_next(cli: Desk) -
     assert ("claude", "ask") == (board.plan.agent, board.plan.advance)
 
 
-def test_what_did_not_change_is_the_same_object(cli: Desk) -> None:
+def test_an_unchanged_board_is_the_same_object(cli: Desk) -> None:
     first, second = cli.begin(), cli.begin("other.md", TEXT)
     before = cli.read()
     assert before is cli.read()
@@ -104,7 +104,7 @@ def test_what_did_not_change_is_the_same_object(cli: Desk) -> None:
     assert second.plan in {board.id for board in after}
 
 
-def test_a_board_has_what_its_tasks_agents_started_and_theirs_and_a_change_of_those_makes_a_new_one(
+def test_a_board_has_the_sessions_started_by_agents_of_its_tasks_and_changes_with_them(
     cli: Desk,
 ) -> None:
     cli.begin()
@@ -121,7 +121,7 @@ def test_a_board_has_what_its_tasks_agents_started_and_theirs_and_a_change_of_th
     assert ["working", "idle"] == [each.state.value for each in cli.only().children["s1"]]
 
 
-def test_the_sessions_of_its_tasks_come_with_it_and_only_theirs_make_it_another(cli: Desk) -> None:
+def test_the_sessions_of_its_tasks_are_included_and_only_they_change_it(cli: Desk) -> None:
     cli.begin()
     mine, other = working("s1", plan="tidy"), working("s2")
     cli.fleet = fleet(mine, other)
@@ -134,7 +134,7 @@ def test_the_sessions_of_its_tasks_come_with_it_and_only_theirs_make_it_another(
     assert 1.0 == cli.only().sessions["s1"].cost_usd
 
 
-def test_that_nobody_runs_it_any_more_is_seen(cli: Desk) -> None:
+def test_a_plan_without_a_runner_is_detected(cli: Desk) -> None:
     cli.begin()
     assert cli.only().is_run
 
@@ -142,7 +142,7 @@ def test_that_nobody_runs_it_any_more_is_seen(cli: Desk) -> None:
     assert not cli.only().is_run
 
 
-def test_plans_that_go_on_stand_before_those_that_are_over_and_the_newest_first(cli: Desk) -> None:
+def test_running_plans_come_before_ended_ones_and_the_newest_first(cli: Desk) -> None:
     first, second, third = cli.begin("a.md"), cli.begin("b.md"), cli.begin("c.md")
     third.add(PlanEnded(at=NOW, outcome="done"))
     cli.read()
@@ -150,7 +150,7 @@ def test_plans_that_go_on_stand_before_those_that_are_over_and_the_newest_first(
     assert [second.plan, first.plan, third.plan] == [board.id for board in cli.read()]
 
 
-def test_an_edited_file_is_shown_as_what_it_changes_and_what_is_agreed_to(cli: Desk) -> None:
+def test_an_edited_file_is_shown_as_its_changes_and_the_agreed_text(cli: Desk) -> None:
     cli.begin()
     assert cli.only().edit is None
 
@@ -164,7 +164,7 @@ def test_an_edited_file_is_shown_as_what_it_changes_and_what_is_agreed_to(cli: D
     assert cli.only().edit is None
 
 
-def test_an_edit_that_takes_away_what_has_begun_or_cannot_be_read_says_why_it_is_refused(cli: Desk) -> None:
+def test_an_edit_that_removes_a_started_task_or_is_unreadable_gives_the_reason(cli: Desk) -> None:
     cli.begin().add(began("2"))
     (cli.folder / "tidy.md").write_text(TEXT[: TEXT.index("## Wave 2")])
     edit = cli.only().edit
@@ -184,7 +184,7 @@ def test_a_file_that_is_gone_is_no_edit(cli: Desk) -> None:
     assert cli.only().edit is None
 
 
-def test_a_plan_whose_agreed_text_is_gone_says_so_and_the_others_are_shown(cli: Desk) -> None:
+def test_a_plan_without_its_agreed_text_reports_it_and_the_others_are_shown(cli: Desk) -> None:
     book = cli.begin()
     cli.begin("other.md")
     book.agreed.unlink()
@@ -193,7 +193,7 @@ def test_a_plan_whose_agreed_text_is_gone_says_so_and_the_others_are_shown(cli: 
     assert {book.plan: True, "tidy-2": False} == problems
 
 
-def test_looking_writes_nothing(cli: Desk) -> None:
+def test_reading_writes_nothing(cli: Desk) -> None:
     cli.begin().add(began())
 
     def files() -> list[tuple[Path, int, int]]:
@@ -207,7 +207,7 @@ def test_looking_writes_nothing(cli: Desk) -> None:
     assert before == files()
 
 
-def test_a_look_at_plans_that_did_not_change_reads_no_file(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_of_unchanged_plans_opens_no_file(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SELDOM_S", 3600.0)
     cli.begin().add(began())
     cli.begin("other.md").add(PlanEnded(at=NOW, outcome="done"))
@@ -233,14 +233,14 @@ async def test_the_feed_yields_at_once_and_then_only_what_changed(cli: Desk, mon
     await feed.aclose()
 
 
-def test_a_decision_is_noted_for_the_runner(cli: Desk) -> None:
+def test_a_decision_is_logged_for_the_runner(cli: Desk) -> None:
     book = cli.begin()
     record_decision(cli.paths, cli.config, cli.fleet, book.plan, "skip", "1")
 
     assert TaskState.SKIPPED is cli.only().run.of("1").state
 
 
-def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(cli: Desk) -> None:
+def test_an_invalid_decision_is_refused_and_not_logged(cli: Desk) -> None:
     book = cli.begin()
     size = book.size()
 
@@ -258,7 +258,7 @@ def test_a_decision_that_makes_no_sense_is_refused_and_nothing_is_noted(cli: Des
         record_decision(cli.paths, cli.config, cli.fleet, "nothing", "pause")
 
 
-def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:
+def test_an_edit_is_applied_exactly_as_shown(cli: Desk) -> None:
     book = cli.begin()
     file = cli.folder / "tidy.md"
     file.write_text(TEXT + "\n### Task 3: Air\n\nAir.\n")
@@ -275,7 +275,7 @@ def test_an_edit_is_taken_over_exactly_as_it_was_shown(cli: Desk) -> None:
     assert (None, ["1", "2", "3"]) == (board.edit, [task.id for task in board.plan.tasks])
 
 
-def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(cli: Desk) -> None:
+def test_an_edit_that_removes_a_started_task_is_not_applied(cli: Desk) -> None:
     book = cli.begin()
     book.add(began("2"))
     book.add(TaskDone(at=NOW + 1, task="2", attempt=1))
@@ -290,7 +290,7 @@ def test_an_edit_that_takes_away_what_has_begun_is_not_taken_over(cli: Desk) -> 
     assert 2 == len(cli.only().plan.tasks)
 
 
-def test_an_edit_of_a_task_that_begins_while_the_edit_is_examined_is_not_taken_over(cli: Desk) -> None:
+def test_an_edit_of_a_task_that_starts_during_its_check_is_not_applied(cli: Desk) -> None:
     book = cli.begin()
 
     class Profiles(dict[str, Profile]):
@@ -317,7 +317,7 @@ def in_folder(cli: Desk, name: str = "new.md", text: str = TEXT) -> Path:
     return folder / name
 
 
-def test_a_plan_in_a_folder_stands_on_the_board_before_anybody_runs_it(cli: Desk) -> None:
+def test_a_plan_in_a_folder_is_on_the_board_before_it_runs(cli: Desk) -> None:
     file = in_folder(cli)
     board = cli.only()
 
@@ -327,7 +327,7 @@ def test_a_plan_in_a_folder_stands_on_the_board_before_anybody_runs_it(cli: Desk
     assert any("Plan 'Tidy'" in line for line in board.edit.agreement)
 
 
-def test_its_faults_are_shown_and_a_mended_file_is_seen(cli: Desk) -> None:
+def test_its_faults_are_shown_and_a_fixed_file_is_read_again(cli: Desk) -> None:
     file = in_folder(cli, text=TEXT.replace("Wave 2", "Wave 3"))
     assert "new.md:9: found wave 3 where wave 2 was expected." == cli.only().problem
     file.write_text(TEXT)
@@ -335,13 +335,13 @@ def test_its_faults_are_shown_and_a_mended_file_is_seen(cli: Desk) -> None:
     assert "" == cli.only().problem
 
 
-def test_a_file_that_did_not_change_is_the_same_board(cli: Desk) -> None:
+def test_an_unchanged_file_is_the_same_board(cli: Desk) -> None:
     in_folder(cli)
 
     assert cli.read() is cli.read()
 
 
-def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_runs_as_shown_and_is_then_listed_once(cli: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/true")  # its runner ends at once
     file = in_folder(cli)
     board = cli.only()
@@ -355,7 +355,7 @@ def test_it_is_run_as_it_was_shown_and_then_stands_there_once(cli: Desk, monkeyp
     assert [("tidy", True)] == [(board.id, board.has_begun) for board in cli.read()]
 
 
-def test_a_board_says_that_a_budget_or_an_account_holds_its_plan_and_why(cli: Desk) -> None:
+def test_a_board_shows_that_a_budget_or_an_account_holds_its_plan_and_why(cli: Desk) -> None:
     cli.begin()
     assert "" == cli.only().ahead.held
     spent = working("other", cost_usd=6.0, usage_day=int(time.time() // DAY_S))

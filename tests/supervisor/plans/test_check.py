@@ -39,26 +39,26 @@ async def test_a_check_that_ends_with_0_passes(tmp_path: Path) -> None:
     assert f"all green\n{tmp_path}\n" == found.output
 
 
-async def test_any_other_end_fails_with_what_it_printed_on_either_stream(tmp_path: Path) -> None:
+async def test_any_other_end_fails_with_the_output_of_either_stream(tmp_path: Path) -> None:
     found = await check("echo out; echo err >&2; exit 3", tmp_path)
 
     assert (False, 3, "", "out\nerr\n") == (found.ok, found.exit_code, found.why, found.output)
 
 
-async def test_a_program_that_is_missing_fails_by_the_shells_own_words(tmp_path: Path) -> None:
+async def test_a_missing_program_fails_with_the_shells_message(tmp_path: Path) -> None:
     found = await check("no-such-program --now", tmp_path)
 
     assert (False, 127) == (found.ok, found.exit_code)
     assert "no-such-program" in found.output
 
 
-async def test_a_check_that_a_signal_ended_says_which(tmp_path: Path) -> None:
+async def test_a_check_that_a_signal_ended_names_it(tmp_path: Path) -> None:
     found = await check("kill -9 $$", tmp_path)
 
     assert (False, None, "it was ended by SIGKILL") == (found.ok, found.exit_code, found.why)
 
 
-async def test_a_check_that_hangs_is_ended_and_says_so(tmp_path: Path) -> None:
+async def test_a_check_that_hangs_is_ended_and_reported(tmp_path: Path) -> None:
     found = await check("echo so far; trap '' TERM; while :; do sleep 1; done", tmp_path, 0.5)
 
     assert (False, None, "it took longer than 0.5 s") == (found.ok, found.exit_code, found.why)
@@ -66,11 +66,11 @@ async def test_a_check_that_hangs_is_ended_and_says_so(tmp_path: Path) -> None:
     assert found.took_s >= 0.5
 
 
-async def test_nobody_answers_a_check_that_asks(tmp_path: Path) -> None:
+async def test_a_check_that_asks_gets_no_input(tmp_path: Path) -> None:
     assert (False, 1) == ((found := await check("read answer", tmp_path)).ok, found.exit_code)
 
 
-async def test_of_a_flood_the_end_is_kept_cleaned(tmp_path: Path) -> None:
+async def test_the_end_of_long_output_is_kept_and_cleaned(tmp_path: Path) -> None:
     found = await check("yes $(printf '\\033[31mred') | head -c 5000000; printf 'the end\\n'", tmp_path)
 
     assert found.ok
@@ -79,18 +79,18 @@ async def test_of_a_flood_the_end_is_kept_cleaned(tmp_path: Path) -> None:
     assert "\x1b" not in found.output
 
 
-async def test_a_flood_without_end_is_ended_too(tmp_path: Path) -> None:
+async def test_endless_output_is_ended_too(tmp_path: Path) -> None:
     found = await check("yes", tmp_path, 0.5)
 
     assert ("it took longer than 0.5 s", KEPT_BYTES) == (found.why, len(found.output))
 
 
-async def test_bytes_that_are_no_text_are_no_crash(tmp_path: Path) -> None:
+async def test_bytes_that_are_not_text_cause_no_crash(tmp_path: Path) -> None:
     assert "\ufffd" in (await check("printf '\\377\\376ab'", tmp_path)).output
 
 
 @pytest.mark.parametrize("child", ["sleep 600 &", "setsid sleep 600 &", "(setsid sleep 600 & ) ; sleep 600 &"])
-async def test_what_it_leaves_behind_keeps_nobody_waiting_and_is_ended(tmp_path: Path, child: str) -> None:
+async def test_processes_left_by_a_check_delay_nothing_and_are_ended(tmp_path: Path, child: str) -> None:
     """The child has its output open, and may be in a session of its own."""
     found = await check(f"{child} echo started", tmp_path)
 
@@ -98,7 +98,7 @@ async def test_what_it_leaves_behind_keeps_nobody_waiting_and_is_ended(tmp_path:
     assert [] == running(tmp_path)
 
 
-async def test_what_a_check_that_hangs_started_is_ended_with_it(tmp_path: Path) -> None:
+async def test_children_of_a_check_that_hangs_are_ended_with_it(tmp_path: Path) -> None:
     await check("setsid sleep 600 & sleep 600", tmp_path, 0.3)
 
     await auntil(lambda: not running(tmp_path))
@@ -112,7 +112,7 @@ async def test_a_missing_folder_or_a_command_that_no_shell_can_be_given_is_a_fai
     assert (False, "could not be started: embedded null byte") == (found.ok, found.why)
 
 
-async def test_it_knows_whose_check_it_is(tmp_path: Path) -> None:
+async def test_a_check_has_the_identity_of_its_task(tmp_path: Path) -> None:
     found = await run_check(
         "a",
         1,
@@ -128,7 +128,7 @@ async def test_it_knows_whose_check_it_is(tmp_path: Path) -> None:
 # What nobody waits for any more
 
 
-async def test_a_check_is_noted_before_it_begins_and_does_not_begin_where_it_cannot_be(tmp_path: Path) -> None:
+async def test_a_check_is_logged_before_it_starts_and_does_not_start_otherwise(tmp_path: Path) -> None:
     async def full(checking: TaskChecking) -> None:
         noted.append(checking)
         assert checking.pid_started == await asyncio.to_thread(started_at, checking.pid)
@@ -173,7 +173,7 @@ async def killed(command: str, folder: Path, *, at_once: bool = False) -> TaskCh
 @pytest.mark.parametrize(
     "rest", ["sleep 600", "setsid sleep 600 & exec env -i sleep 600", "(setsid sleep 600 &); sleep 600"]
 )
-async def test_what_a_killed_runner_left_of_its_check_is_ended(tmp_path: Path, rest: str) -> None:
+async def test_processes_of_a_killed_runners_check_are_ended(tmp_path: Path, rest: str) -> None:
     left = await killed(f"touch began; {rest}", tmp_path)
     await auntil(lambda: running(tmp_path))
 
@@ -182,7 +182,7 @@ async def test_what_a_killed_runner_left_of_its_check_is_ended(tmp_path: Path, r
     assert [] == running(tmp_path)
 
 
-async def test_a_check_whose_runner_was_killed_before_it_began_does_not_begin(tmp_path: Path) -> None:
+async def test_a_check_whose_runner_was_killed_before_the_start_does_not_start(tmp_path: Path) -> None:
     left = await killed("touch began", tmp_path, at_once=True)
 
     await auntil(lambda: not psutil.pid_exists(left.pid))
@@ -190,7 +190,7 @@ async def test_a_check_whose_runner_was_killed_before_it_began_does_not_begin(tm
     assert not (tmp_path / "began").exists()
 
 
-async def test_a_stranger_with_the_id_of_a_check_lives(tmp_path: Path) -> None:
+async def test_an_unrelated_process_with_the_id_of_a_check_is_not_killed(tmp_path: Path) -> None:
     """Another process got the id since, or the machine was started again."""
     stranger = await asyncio.create_subprocess_exec("sleep", "600", cwd=tmp_path, start_new_session=True)
     born = await asyncio.to_thread(started_at, stranger.pid)

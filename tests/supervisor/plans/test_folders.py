@@ -12,7 +12,7 @@ def names(folders: PlanFolders) -> list[str]:
     return [Path(found.file).name for found in folders.read()]
 
 
-def test_the_plans_of_a_folder_are_found_and_nothing_else(tmp_path: Path) -> None:
+def test_only_the_plans_of_a_folder_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(PLAN)
     (tmp_path / "b.toml").write_text('[[task]]\nrun = "x"\n')
     (tmp_path / "README.md").write_text("# Words\n")
@@ -30,7 +30,7 @@ def test_a_link_that_leads_to_itself_hides_no_other_plan(tmp_path: Path) -> None
     assert ["a.md"] == names(PlanFolders([str(tmp_path)]))
 
 
-def test_what_is_edited_added_or_removed_is_seen_at_the_next_look(tmp_path: Path) -> None:
+def test_edited_added_and_removed_plans_are_detected_at_the_next_read(tmp_path: Path) -> None:
     folders = PlanFolders([str(tmp_path)])
     assert () == folders.read()
     (tmp_path / "a.md").write_text(PLAN)
@@ -42,7 +42,7 @@ def test_what_is_edited_added_or_removed_is_seen_at_the_next_look(tmp_path: Path
     assert () == folders.read()
 
 
-def test_a_faulty_plan_says_what_is_wrong(tmp_path: Path) -> None:
+def test_a_faulty_plan_names_its_fault(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("## Wave 2\n### Task 1: a\n")
     (tmp_path / "b.md").write_bytes(b"\xff\xfe")
 
@@ -52,7 +52,7 @@ def test_a_faulty_plan_says_what_is_wrong(tmp_path: Path) -> None:
     assert "is not UTF-8" in broken.faults[0].why
 
 
-def test_a_folder_that_is_not_there_or_holds_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_missing_folder_or_a_pipe_delays_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.md")
 
     assert [] == names(PlanFolders([str(tmp_path), str(tmp_path / "none"), str(tmp_path / "a.md")]))

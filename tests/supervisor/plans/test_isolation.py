@@ -106,7 +106,7 @@ def site_of(env: Env, *tasks: str) -> Site:
     return Site(env, "\n".join(('advance = "auto"', 'worktree = "own"', *(f"[[task]]\n{task}" for task in tasks))))
 
 
-async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(env: Env, checkout: Checkout) -> None:
+async def test_no_attempt_runs_in_the_checkout_if_its_branch_is_taken(env: Env, checkout: Checkout) -> None:
     checkout.repo.git("branch", "plan/tidy.1-a")
     site = await off(site_of, env, f'id = "a"\nretries = 1\nrun = "{HARM}"')
 
@@ -118,7 +118,9 @@ async def test_no_attempt_runs_in_the_checkout_where_its_branch_is_taken(env: En
     assert "" == now().of("a").workdir
 
 
-async def test_a_retry_in_a_deleted_worktree_fails_and_says_how_to_go_on(env: Env, checkout: Checkout) -> None:
+async def test_a_retry_fails_if_the_worktree_was_deleted_by_hand_and_gives_a_next_step(
+    env: Env, checkout: Checkout
+) -> None:
     site = await off(site_of, env, f'id = "a"\nrun = "{HARM}; false"')
 
     async with site.runs() as now:
@@ -137,7 +139,7 @@ async def test_a_retry_in_a_deleted_worktree_fails_and_says_how_to_go_on(env: En
     assert "plan/tidy.1-a" == now().of("a").branch
 
 
-async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(env: Env, checkout: Checkout) -> None:
+async def test_a_task_that_continues_from_a_skipped_one_gets_its_worktree(env: Env, checkout: Checkout) -> None:
     site = await off(site_of, env, 'id = "a"\nrun = "true"', f'id = "c"\ninherits = "a"\nrun = "{HARM}"')
     await off(site.book.record_decision, "skip", "a")
 
@@ -148,7 +150,9 @@ async def test_who_goes_on_from_a_skipped_task_gets_the_worktree_of_that_one(env
     assert not (Path(at.workdir) / "file0.txt").exists()
 
 
-async def test_no_command_is_typed_into_a_terminal_left_in_the_checkout_before(env: Env, checkout: Checkout) -> None:
+async def test_a_command_is_not_typed_into_a_terminal_that_the_command_before_left_in_the_checkout(
+    env: Env, checkout: Checkout
+) -> None:
     cd = f"cd '{checkout.folder}'"
     site = await off(site_of, env, f'id = "a"\nrun = "{cd}"', f'id = "b"\ninherits = "a"\nrun = "{HARM}"')
 
@@ -159,7 +163,9 @@ async def test_no_command_is_typed_into_a_terminal_left_in_the_checkout_before(e
     assert now().of("b").why.startswith(where)
 
 
-async def test_no_command_is_typed_into_a_terminal_that_a_person_took_to_checkout(env: Env, checkout: Checkout) -> None:
+async def test_a_command_is_not_typed_into_a_terminal_that_the_user_moved_to_the_checkout(
+    env: Env, checkout: Checkout
+) -> None:
     site = await off(
         site_of,
         env,
@@ -180,7 +186,9 @@ async def test_no_command_is_typed_into_a_terminal_that_a_person_took_to_checkou
     assert "not in its worktree" in now().of("b").why
 
 
-async def test_a_command_is_typed_into_a_terminal_of_the_worktree_or_no_project(env: Env, checkout: Checkout) -> None:
+async def test_a_command_is_typed_into_a_terminal_in_the_worktree_or_outside_of_the_repository(
+    env: Env, checkout: Checkout
+) -> None:
     site = await off(
         site_of,
         env,
@@ -229,7 +237,7 @@ def begun(site: Site, *facts: PlanFact, session: str = "s") -> Path:
     return Path(tree.path)
 
 
-async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gone(env: Env, checkout: Checkout) -> None:
+async def test_a_logged_session_is_not_started_if_its_worktree_is_gone(env: Env, checkout: Checkout) -> None:
     """The runner before died between the two."""
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     tree = await off(begun, site, session=await off(site.session))
@@ -242,7 +250,9 @@ async def test_a_session_that_was_noted_is_not_started_where_its_worktree_is_gon
     assert [0] == [session.generation for session in (await off(site.fleet)).sessions]
 
 
-async def test_no_check_runs_where_a_link_leads_from_its_worktree_into_checkout(env: Env, checkout: Checkout) -> None:
+async def test_a_check_is_not_run_where_a_link_leads_from_its_worktree_into_the_checkout(
+    env: Env, checkout: Checkout
+) -> None:
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"\ncheck = "rm -f precious.txt"')
     tree = await off(begun, site, TaskClaimed(at=time.time(), task="a", attempt=1, by="said"))
     await off(shutil.rmtree, tree)
@@ -254,7 +264,7 @@ async def test_no_check_runs_where_a_link_leads_from_its_worktree_into_checkout(
     assert now().of("a").why.startswith("its check failed: could not be run: ")
 
 
-async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(env: Env, checkout: Checkout) -> None:
+async def test_an_agent_is_not_resumed_if_its_worktree_is_gone(env: Env, checkout: Checkout) -> None:
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     await off(shutil.rmtree, await off(begun, site, session="sa"))
     lost = session_of("a", resume_id="r")
@@ -267,7 +277,7 @@ async def test_an_agent_is_not_resumed_where_its_worktree_is_gone(env: Env, chec
 
 
 @pytest.mark.parametrize("happens", [shutil.rmtree, lambda tree: (tree / ".git").unlink()])
-async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
+async def test_the_user_cannot_restart_or_move_a_session_whose_worktree_is_gone(
     env: Env, checkout: Checkout, happens: Callable[[Path], object]
 ) -> None:
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
@@ -280,7 +290,9 @@ async def test_a_person_restarts_and_moves_no_session_whose_worktree_is_gone(
         await move(site.paths, CONFIG, ended, Mode.TMUX)
 
 
-async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(env: Env, checkout: Checkout) -> None:
+async def test_the_user_cannot_restart_a_session_of_a_task_that_was_removed_from_the_plan(
+    env: Env, checkout: Checkout
+) -> None:
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     await off(begun, site)
 
@@ -288,7 +300,7 @@ async def test_a_person_restarts_no_session_of_a_task_that_the_plan_has_no_more(
         await session_operations.restart(site.paths, session_of("other", resume_id="r"))
 
 
-async def test_what_was_made_in_a_sandbox_is_not_put_where_a_link_leads(env: Env, checkout: Checkout) -> None:
+async def test_files_made_in_a_sandbox_are_not_copied_through_a_link(env: Env, checkout: Checkout) -> None:
     site = await off(site_of, env, 'id = "a"\nprompt = "say hello"')
     tree = await off(begun, site)
     await off(shutil.rmtree, tree)

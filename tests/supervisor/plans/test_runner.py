@@ -120,7 +120,7 @@ off = asyncio.to_thread
 """What blocks is done off the loop, on which the runner itself is tested."""
 
 
-async def test_a_session_that_was_made_and_not_noted_is_taken_and_no_second_one_made(site: Site) -> None:
+async def test_a_session_that_was_created_and_not_logged_is_used_and_no_second_one_created(site: Site) -> None:
     """The runner before died between the two."""
     session = await off(site.session)
 
@@ -131,7 +131,7 @@ async def test_a_session_that_was_made_and_not_noted_is_taken_and_no_second_one_
     assert (session, 1, SessionState.ENDED) == (only.id, only.generation, only.state)
 
 
-async def test_an_attempt_that_was_noted_and_not_started_is_started_once(site: Site) -> None:
+async def test_an_attempt_that_was_logged_and_not_started_is_started_once(site: Site) -> None:
     session = await off(site.session)
     began = TaskBegan(at=time.time(), task="a", attempt=1, session=session, workdir=str(site.folder))
     await off(site.book.add, began)
@@ -151,7 +151,7 @@ async def test_an_attempt_that_never_got_a_session_has_failed(site: Site) -> Non
     assert ("its session could not be created",) == now().of("a").failures
 
 
-async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides(homeless: Site) -> None:
+async def test_a_task_that_cannot_start_has_failed_with_the_reason_and_the_user_decides(homeless: Site) -> None:
     async with homeless.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.FAILED)
         await off(homeless.book.record_decision, "skip", "a")
@@ -161,7 +161,7 @@ async def test_what_cannot_begin_has_failed_with_the_reason_and_a_person_decides
     assert ("done", "1 skipped") == (now().outcome, now().why)
 
 
-async def test_a_decision_is_heard_while_an_agent_works(hanging: Site) -> None:
+async def test_a_decision_is_read_while_an_agent_works(hanging: Site) -> None:
     async with hanging.runs() as now:
         await auntil(lambda: now().of("a").state is TaskState.RUNNING)
         await off(hanging.book.add, PlanDecisionMade(at=time.time(), decision="skip", task="a"))
@@ -170,14 +170,14 @@ async def test_a_decision_is_heard_while_an_agent_works(hanging: Site) -> None:
     assert [SessionState.ENDED] == [session.state for session in (await off(hanging.fleet)).sessions]
 
 
-async def test_a_plan_whose_agreed_text_is_gone_is_no_endless_wait(site: Site) -> None:
+async def test_a_plan_without_its_agreed_text_does_not_wait_endlessly(site: Site) -> None:
     await off(lambda: site.book.agreed.unlink())
 
     with pytest.raises(KasmonError, match="there is no plan 'tidy'"):
         await site.run()
 
 
-async def test_an_edit_that_was_agreed_to_is_taken_over_while_it_runs(hanging: Site) -> None:
+async def test_an_agreed_edit_is_applied_while_it_runs(hanging: Site) -> None:
     more = TEXT.replace("say hello", "hang") + '[[task]]\nid = "b"\nprompt = "say later"\n'
 
     async with hanging.runs() as now:
@@ -187,7 +187,9 @@ async def test_an_edit_that_was_agreed_to_is_taken_over_while_it_runs(hanging: S
         assert TaskState.RUNNING is now().of("a").state
 
 
-async def test_a_log_that_takes_nothing_is_retried_until_it_does(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_that_cannot_be_written_is_retried_until_it_can(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     """As on a full disk: a file may not grow beyond the log's size. Nothing is begun twice, and nothing is lost."""
     log = site.book.folder / "events.jsonl"
 
@@ -225,7 +227,7 @@ def checks(site: Site) -> list[psutil.Process]:
     return [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(site.folder)]
 
 
-async def test_a_check_of_a_runner_that_was_killed_is_ended_by_the_next_one_which_checks_anew(checked: Site) -> None:
+async def test_a_check_of_a_killed_runner_is_ended_by_the_next_one_which_checks_again(checked: Site) -> None:
     runner = await off(spawn_runner, checked.paths, checked.book.plan)
     await auntil((checked.folder / "began").exists)
     before = {process.pid for process in await off(checks, checked)}
@@ -260,7 +262,7 @@ async def test_a_check_that_a_killed_runner_left_in_a_stopped_plan_is_ended_by_a
 
 
 @pytest.mark.parametrize("decision", ["skip", "retry", "abort"])
-async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, decision: PlanAction) -> None:
+async def test_a_check_that_the_user_does_not_wait_for_is_ended(checked: Site, decision: PlanAction) -> None:
     async with checked.runs() as now:
         await auntil((checked.folder / "began").exists)
         (before,) = [at.checking for at in now().tasks.values()]
@@ -269,7 +271,7 @@ async def test_a_check_that_a_person_does_not_wait_for_is_ended(checked: Site, d
         await off(until, lambda: not is_running(before.pid, before.pid_started))
 
 
-async def test_what_is_started_and_ended_is_so_once_while_the_fleet_does_not_show_it_yet(
+async def test_a_start_and_an_end_are_done_once_before_the_fleet_shows_them(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -298,7 +300,9 @@ prompt = "hang"
 """
 
 
-async def test_while_the_machine_is_busy_only_one_task_runs(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_the_machine_is_busy_one_task_runs_and_no_further_one_starts(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = await off(Site, env, TWO.replace('"own"', '"folder"'))
     busy = msgspec.structs.replace(CONFIG, plans=Plans(max_load=1.0))
     monkeypatch.setattr(os, "getloadavg", lambda: (1e6, 0.0, 0.0))
@@ -316,7 +320,7 @@ async def test_while_the_machine_is_busy_only_one_task_runs(env: Env, monkeypatc
         await auntil(lambda: now().of("b").state is TaskState.RUNNING)
 
 
-async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files_that_they_change(env: Env) -> None:
+async def test_an_agent_in_a_task_knows_its_peers_with_their_branches_and_changed_files(env: Env) -> None:
     repo = await off(Repo, env.folder / "work")
     async with (site := await off(Site, env, TWO)).runs() as now:
         await auntil(lambda: all(now().of(id_).state is TaskState.RUNNING for id_ in "ab"))
@@ -336,7 +340,7 @@ async def test_an_agent_inside_knows_its_peers_with_their_branches_and_the_files
 CLAIMS = TWO.replace("hang", "say done").replace('"own"', '"shared"').replace('"auto"', '"auto"\nlimit = 1')
 
 
-async def test_a_claim_with_nothing_changed_says_so_in_a_shared_worktree_too(env: Env) -> None:
+async def test_a_claim_without_changes_is_reported_in_a_shared_worktree_too(env: Env) -> None:
     repo = await off(Repo, env.folder / "work")
     site = await off(Site, env, CLAIMS)
     asking = msgspec.structs.replace(CONFIG, plans=Plans(max_load=0, believe=False))
@@ -376,7 +380,7 @@ def kill_tmux_host(site: Site) -> int:
 
 
 @pytest.mark.parametrize("headless", [False, True])
-async def test_a_tmux_host_that_was_killed_is_brought_back_by_the_runner_alone(env: Env, headless: bool) -> None:
+async def test_a_killed_tmux_host_is_restarted_by_the_runner_alone(env: Env, headless: bool) -> None:
     """No dashboard is open, nor does anybody send a command."""
     async with (site := await off(partial(Site, env, IN_TERMINAL, headless=headless))).runs() as now:
         await auntil((site.folder / "began").exists)

@@ -21,7 +21,7 @@ def agreed(name: str = "tidy.md", text: str = TEXT) -> PlanLog:
     return start.store_approved_plan(user_paths(), plan, text, Path("/p") / name, Path("/"), headless=True)
 
 
-def test_what_was_agreed_to_is_kept_as_it_was_shown() -> None:
+def test_the_agreed_text_is_stored_as_shown() -> None:
     book = agreed("My plan.md")
 
     assert ("my-plan", "My plan.md", TEXT) == (book.plan, book.agreed.name, book.agreed.read_text())
@@ -33,7 +33,7 @@ def test_what_was_agreed_to_is_kept_as_it_was_shown() -> None:
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "PLAN", ".hidden", "x.MD", "x.markdown"])
-def test_a_file_of_any_name_is_found_again_as_the_plan_that_it_was(name: str) -> None:
+def test_a_file_of_any_name_is_found_again_as_its_plan(name: str) -> None:
     book = agreed(name)
 
     assert read(TEXT, name) == read(book.agreed.read_text(), book.agreed.name)
@@ -50,7 +50,7 @@ def test_a_file_of_any_name_is_found_again_as_the_plan_that_it_was(name: str) ->
         ("_", "_"),
     ],
 )
-def test_a_plan_has_an_id_that_its_runner_takes(title: str, id_: str) -> None:
+def test_a_plan_has_an_id_that_its_runner_accepts(title: str, id_: str) -> None:
     book = agreed(text=f"# {title}\n{TEXT}")
 
     assert id_ == book.plan
@@ -69,14 +69,14 @@ def test_each_run_has_an_id_of_its_own_and_the_file_means_the_newest() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["nope", "/p/other.md", "", "../s"])
-def test_a_plan_that_nobody_ran_is_not_found(wanted: str) -> None:
+def test_a_plan_that_never_ran_is_not_found(wanted: str) -> None:
     agreed()
 
     with pytest.raises(PlanNotFoundError, match="there is no plan"):
         start.find_plan(user_paths(), wanted)
 
 
-def test_an_edit_that_was_agreed_to_is_the_plan_from_now_on() -> None:
+def test_an_agreed_edit_is_the_plan_from_then_on() -> None:
     book = agreed()
     new = TEXT + "### Task 2: b\n"
 
@@ -86,7 +86,7 @@ def test_an_edit_that_was_agreed_to_is_the_plan_from_now_on() -> None:
     assert (new, start.digest(new)) == (book.agreed.read_text(), book.run.digest)
 
 
-def test_where_nothing_can_be_written_nothing_is_begun() -> None:
+def test_if_nothing_can_be_written_nothing_starts() -> None:
     where = user_paths()
     where.make()
     where.plans.touch()
@@ -95,7 +95,7 @@ def test_where_nothing_can_be_written_nothing_is_begun() -> None:
         agreed()
 
 
-def test_a_plans_text_is_read_whole_or_refused(tmp_path: Path) -> None:
+def test_a_plan_text_is_read_whole_or_refused(tmp_path: Path) -> None:
     file = tmp_path / "p.md"
     file.write_bytes(b"\xef\xbb\xbf# x\n")
     assert "# x\n" == start.text_of(file)
@@ -114,19 +114,19 @@ def test_a_plans_text_is_read_whole_or_refused(tmp_path: Path) -> None:
         start.text_of(file)
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_special_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.md")
 
     with pytest.raises(RefusedError, match="is a pipe"):
         start.text_of(tmp_path / "p.md")
 
 
-def test_nobody_runs_a_plan_that_was_only_agreed_to() -> None:
+def test_a_plan_that_was_only_agreed_to_does_not_run() -> None:
     assert not start.is_run(agreed())
 
 
 @pytest.mark.parametrize(("kind", "is_repository"), [("folder", True), ("shared", True), ("shared", False)])
-def test_the_repository_of_a_plan_is_noted_at_its_approval(tmp_path: Path, kind: str, is_repository: bool) -> None:
+def test_the_repository_of_a_plan_is_logged_with_the_consent(tmp_path: Path, kind: str, is_repository: bool) -> None:
     if is_repository:
         Repo(tmp_path)
     text = f'worktree = "{kind}"\n[[task]]\nid = "a"\nprompt = "x"\n'

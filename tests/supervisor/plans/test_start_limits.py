@@ -66,7 +66,7 @@ def configure(env: Env | Home, text: str = FILE) -> None:
     env.paths.config_file.write_text(text)
 
 
-def test_the_tasks_of_a_plan_run_with_its_accounts_in_turn_and_the_log_says_why(env: Env) -> None:
+def test_the_tasks_of_a_plan_run_with_its_accounts_in_turn_and_the_log_gives_the_reason(env: Env) -> None:
     configure(env)
     site = Site(env, HEAD + 'limit = 1\nspread = "round-robin"\n' + task() * 3, headless=True)
 
@@ -89,7 +89,7 @@ def test_an_account_whose_agent_reported_its_limit_gets_no_further_task(env: Env
     assert ("work", "home") == (run.of("full").ran.account, run.of("next").ran.account)  # type: ignore[union-attr]
 
 
-def test_what_sessions_reported_decides_and_is_shown_before_the_plan_starts(home: Home) -> None:
+def test_limits_that_sessions_reported_decide_and_are_shown_before_the_plan_starts(home: Home) -> None:
     configure(home)
     plan = made(task() * 2)
     first = start(home, "work", "window five_hour 60 3600\nsay x")
@@ -141,7 +141,7 @@ def test_a_plan_whose_task_could_not_use_its_account_is_refused_before_it_starts
             check_accounts(CONFIG, plan, {})
 
 
-def test_a_plan_without_a_person_ends_once_its_budget_is_used_and_says_so(env: Env) -> None:
+def test_a_plan_without_a_user_ends_once_its_budget_is_used_and_reports_it(env: Env) -> None:
     configure(env, '[budget]\nper_plan = "1k"\n')
     spends = task("usage 900 200\nsay done", 'id = "spends"')
     more = task(more='id = "more"\nneeds = ["spends"]')

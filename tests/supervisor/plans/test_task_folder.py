@@ -72,14 +72,16 @@ async def test_a_plan_in_a_folder_of_the_repository_works_in_the_same_one_of_the
 
 
 @pytest.mark.parametrize("wanted", ["own", "shared"])
-async def test_a_worktree_without_a_repository_is_refused_with_advice(land: Land, tmp_path: Path, wanted: str) -> None:
+async def test_a_worktree_without_a_repository_is_refused_with_a_next_step(
+    land: Land, tmp_path: Path, wanted: str
+) -> None:
     with pytest.raises(UsageError, match=r"task 'a' requires a worktree, but .* is not in a git repository") as told:
         await land.where("a", plan(task("a", worktree=wanted)), folder=tmp_path)
 
     assert "git init" in told.value.hint
 
 
-async def test_every_attempt_works_in_the_same_worktree_and_not_where_an_earlier_one_is_said_to_have_been(
+async def test_every_attempt_works_in_the_same_worktree_whatever_an_earlier_one_reported(
     land: Land, tmp_path: Path
 ) -> None:
     own = str(land.trees / "tidy.4-d")
@@ -91,7 +93,7 @@ async def test_every_attempt_works_in_the_same_worktree_and_not_where_an_earlier
 
 
 @pytest.mark.parametrize("facts", [(), (steered("skip", "a"),), done("a"), failed("a")], ids=str)
-async def test_who_goes_on_from_another_works_in_the_worktree_of_that_one_whatever_became_of_it(
+async def test_a_task_that_continues_from_another_works_in_its_worktree_for_any_outcome(
     land: Land, facts: tuple[PlanFact, ...]
 ) -> None:
     of = plan(task("a", worktree="own"), task("b", inherits="a"), task("c", inherits="b"), worktree="own")
@@ -99,7 +101,7 @@ async def test_who_goes_on_from_another_works_in_the_worktree_of_that_one_whatev
     assert (str(land.trees / "tidy.1-a"), "plan/tidy.1-a") == await land.where("c", of, run(*facts))
 
 
-async def test_a_task_that_wants_a_worktree_gets_no_plans_folder_from_another(land: Land) -> None:
+async def test_a_task_with_a_requested_worktree_gets_no_plans_folder_from_another(land: Land) -> None:
     of = plan(task("a", worktree="folder"), task("b", inherits="a", worktree="own"), task("c", inherits="a"))
 
     with pytest.raises(RefusedError, match="task 'b' requires a worktree, but continues in the plan's folder"):
@@ -108,7 +110,7 @@ async def test_a_task_that_wants_a_worktree_gets_no_plans_folder_from_another(la
     assert (str(land.folder), "") == await land.where("c", of)
 
 
-async def test_who_would_go_on_from_another_machine_does_not_begin(land: Land) -> None:
+async def test_a_task_that_would_continue_from_another_machine_does_not_start(land: Land) -> None:
     """The plan named none; a person gave the task to an agent there."""
     again = run(began("a"), steered("replace", "a", "scripted@box"))
     skipped = run(began("a"), steered("replace", "a", "scripted@box"), steered("skip", "a"))
@@ -119,7 +121,7 @@ async def test_who_would_go_on_from_another_machine_does_not_begin(land: Land) -
     assert (str(land.trees / "shared"), "plan/tidy") == await land.where("c", at=skipped)
 
 
-async def test_a_plan_that_was_agreed_to_in_a_repository_never_works_in_the_folder_without_it(land: Land) -> None:
+async def test_a_plan_agreed_in_a_repository_never_works_in_the_folder_without_it(land: Land) -> None:
     agreed = msgspec.structs.replace(run(), repository=str(land.folder / ".git"))
     (land.folder / ".git").rename(land.folder / "away")
 
@@ -132,7 +134,7 @@ async def test_a_plan_that_was_agreed_to_in_a_repository_never_works_in_the_fold
         await land.where("a", at=moved)
 
 
-async def test_a_plan_that_was_agreed_to_outside_of_one_stays_in_its_folder(land: Land) -> None:
+async def test_a_plan_agreed_outside_of_a_repository_stays_in_its_folder(land: Land) -> None:
     """Also once one of its tasks says `git init`."""
     assert (str(land.folder), "") == await land.where("a", at=msgspec.structs.replace(run(), repository=""))
 
@@ -211,7 +213,9 @@ def forgotten(land: Land, tree: Path) -> None:
         (forgotten, "the branch 'plan/tidy' already exists"),
     ],
 )
-async def test_only_its_own_worktree_is_worked_in(land: Land, happens: Callable[[Land, Path], None], why: str) -> None:
+async def test_a_folder_that_is_not_the_tasks_own_worktree_is_not_used(
+    land: Land, happens: Callable[[Land, Path], None], why: str
+) -> None:
     land.repo.commit("docs/x.md")
     docs = land.folder / "docs"
     tree = Path((await land.where("a", folder=docs))[0]).parent
@@ -227,7 +231,7 @@ async def test_only_its_own_worktree_is_worked_in(land: Land, happens: Callable[
 
 
 @pytest.mark.parametrize("happens", [no_git_file, gone], ids=lambda how: how.__name__)
-async def test_the_hint_brings_a_worktree_back(land: Land, happens: Callable[[Land, Path], None]) -> None:
+async def test_the_hint_restores_a_worktree(land: Land, happens: Callable[[Land, Path], None]) -> None:
     tree = Path((await land.where("a"))[0])
     land.repo.commit("work.txt", at=tree)
     await asyncio.to_thread(happens, land, tree)
@@ -240,7 +244,7 @@ async def test_the_hint_brings_a_worktree_back(land: Land, happens: Callable[[La
     assert (tree / "work.txt").exists()
 
 
-async def test_who_goes_on_may_be_on_no_branch_but_not_on_another_or_outside_of_its_worktree(land: Land) -> None:
+async def test_a_continuing_task_may_be_on_no_branch_but_not_on_another_or_outside_of_its_worktree(land: Land) -> None:
     """A rebase that was cut short is on no branch."""
     tree = Path((await land.where("a"))[0])
     one, at, check = PLAN.task("a"), run(began("a", workdir=str(tree))), land.grounds().check
@@ -274,14 +278,14 @@ async def test_a_terminal_may_be_in_the_worktree_or_outside_of_the_repository_on
 
 
 @pytest.mark.parametrize("id_", ["a", "e"])
-async def test_who_was_begun_elsewhere_does_not_go_on_there(land: Land, tmp_path: Path, id_: str) -> None:
+async def test_a_task_started_elsewhere_does_not_continue_there(land: Land, tmp_path: Path, id_: str) -> None:
     at = run(began(id_, workdir=str(tmp_path)))
 
     with pytest.raises(RefusedError, match=f"task '{id_}' was started in '{tmp_path}', but its folder is now"):
         await asyncio.to_thread(land.grounds().check, PLAN, PLAN.task(id_), at)
 
 
-async def test_no_two_tasks_of_no_two_runs_have_one_branch(land: Land) -> None:
+async def test_no_two_tasks_of_two_runs_share_one_branch(land: Land) -> None:
     """Ids that are alike once git's letters are taken; a second run of a plan, which is called `tidy-2`."""
     of = plan(*(task(id_, worktree="own") for id_ in ("a b", "a-b", "日本", "本日", "3", "x" * 300)))
     names = [await land.where(one.id, of) for one in of.tasks]
@@ -291,14 +295,14 @@ async def test_no_two_tasks_of_no_two_runs_have_one_branch(land: Land) -> None:
     assert len(names) == len(set(names)) == len({branch for _, branch in names})
 
 
-def test_a_worktree_is_called_by_number_and_name() -> None:
+def test_a_worktree_is_named_by_number_and_name() -> None:
     assert ["2", "3-parser"] == [own_name(task("2", 2)), own_name(task("parser", 3))]
 
 
 # What is left for others
 
 
-def test_git_does_not_see_what_kasmon_lays_out(land: Land) -> None:
+def test_git_ignores_the_files_that_kasmon_adds(land: Land) -> None:
     repo = land.repo
     lay_out(repo.folder, PLAN.task("a"))
     lay_out(repo.folder, PLAN.task("b"))
@@ -307,7 +311,7 @@ def test_git_does_not_see_what_kasmon_lays_out(land: Land) -> None:
     assert "" == repo.git("status", "--porcelain")
 
 
-def test_nothing_is_laid_out_through_a_link(land: Land, tmp_path: Path) -> None:
+def test_no_file_is_added_through_a_link(land: Land, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (land.folder / ".kasmon").symlink_to(elsewhere)
@@ -318,7 +322,7 @@ def test_nothing_is_laid_out_through_a_link(land: Land, tmp_path: Path) -> None:
     assert [] == list(elsewhere.iterdir())
 
 
-def test_a_result_is_what_the_task_wrote_in_its_own_place_or_beside_its_work(tmp_path: Path) -> None:
+def test_a_result_is_the_file_in_the_tasks_own_place_or_beside_its_work(tmp_path: Path) -> None:
     one = PLAN.task("a")
     assert "" == result(tmp_path, one, 0)
     (tmp_path / "result.md").write_text("beside")
@@ -328,7 +332,7 @@ def test_a_result_is_what_the_task_wrote_in_its_own_place_or_beside_its_work(tmp
     assert "own" == result(tmp_path, one, 0)
 
 
-def test_a_result_of_before_is_none(tmp_path: Path) -> None:
+def test_an_earlier_result_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "result.md").write_text("old")
     os.utime(tmp_path / "result.md", (100, 100))
 
@@ -342,7 +346,7 @@ async def test_a_file_of_the_repository_is_no_result(land: Land) -> None:
     assert "" == await asyncio.to_thread(result, Path(path), PLAN.task("a"), time.time())
 
 
-def test_a_result_may_be_anything(tmp_path: Path) -> None:
+def test_a_result_may_have_any_content(tmp_path: Path) -> None:
     one = PLAN.task("a")
     (tmp_path / "result.md").write_bytes(b"\xff" * (2 * LONGEST_RESULT))
     assert LONGEST_RESULT == len(result(tmp_path, one, 0))
@@ -354,7 +358,7 @@ def test_a_result_may_be_anything(tmp_path: Path) -> None:
     assert "" == result(tmp_path, one, 0)
 
 
-def test_a_result_is_no_link_to_what_others_may_not_read(tmp_path: Path) -> None:
+def test_a_result_that_is_a_link_to_unreadable_files_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("key")
     (tmp_path / "result.md").symlink_to(tmp_path / "secret")
 

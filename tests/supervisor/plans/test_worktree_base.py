@@ -103,7 +103,7 @@ async def test_a_task_begins_from_a_merge_of_the_branches_of_several_on_its_own_
     assert c == await land.tree("c", *done("a", a), *done("b", b))
 
 
-async def test_a_merge_that_was_cut_off_is_completed(land: Land) -> None:
+async def test_an_interrupted_merge_is_completed(land: Land) -> None:
     """A runner was killed between the worktree and the merge in it."""
     a, b = await land.work("a", "a.txt"), await land.work("b", "b.txt")
     await off(create, land.repo.folder, land.paths.plan("tidy") / "trees" / "tidy.3-c", "plan/tidy.3-c", a.branch)
@@ -111,7 +111,7 @@ async def test_a_merge_that_was_cut_off_is_completed(land: Land) -> None:
     assert (Path((await land.tree("c", *done("a", a), *done("b", b))).path) / "b.txt").exists()
 
 
-async def test_a_conflict_names_the_files_and_a_person_resolves_it_in_the_tasks_worktree(land: Land) -> None:
+async def test_a_conflict_names_the_files_and_the_user_resolves_it_in_the_tasks_worktree(land: Land) -> None:
     a, b = await land.work("a", "x.txt", "of a\n"), await land.work("b", "x.txt", "of b\n")
     facts = (*done("a", a), *done("b", b))
     path = land.paths.plan("tidy") / "trees" / "tidy.3-c"
@@ -132,7 +132,7 @@ async def test_a_conflict_names_the_files_and_a_person_resolves_it_in_the_tasks_
     assert (land.at(c), "of both\n") == (c.base, (path / "x.txt").read_text())
 
 
-async def test_what_others_do_after_an_attempt_began_is_not_mixed_with_its_work(land: Land) -> None:
+async def test_work_of_others_after_the_start_of_an_attempt_is_not_mixed_with_its_work(land: Land) -> None:
     of = plan(task("a"), task("b", needs=("a",)), worktree="own")
     a = await land.work("a", "a.txt", of=of)
     b = await land.work("b", "b.txt", "one\n", *done("a", a), of=of)
@@ -196,14 +196,18 @@ async def test_a_task_that_inherits_from_a_skipped_one_gets_what_both_need(land:
 
 
 @pytest.mark.parametrize(("base", "work"), [("", "ab"), ("needs", "ab"), ("HEAD", "a")])
-async def test_a_base_of_the_plan_says_otherwise_also_if_a_task_inherits(land: Land, base: str, work: str) -> None:
+async def test_the_base_of_the_plan_has_priority_also_for_a_task_that_inherits(
+    land: Land, base: str, work: str
+) -> None:
     of = plan(task("a"), task("b"), task("c", inherits="a", needs=("b",)), worktree="own", advance="auto", base=base)
     a, b = await land.work("a", "a.txt", of=of), await land.work("b", "b.txt", of=of)
 
     assert list(work) == work_in(await land.tree("c", *done("a", a), *done("b", b), of=of))
 
 
-async def test_what_a_task_committed_in_the_folder_of_the_plan_is_among_the_work_that_another_needs(land: Land) -> None:
+async def test_commits_of_a_task_in_the_folder_of_the_plan_are_included_in_the_work_that_another_needs(
+    land: Land,
+) -> None:
     of = plan(task("a", worktree="folder"), task("b"), task("c", needs=("b", "a")), worktree="own", advance="auto")
     first = land.repo.head
     b = await land.work("b", "b.txt", of=of)
@@ -218,7 +222,7 @@ async def test_what_a_task_committed_in_the_folder_of_the_plan_is_among_the_work
     assert "Merge HEAD of the plan's folder" == land.repo.git("log", "-1", "--format=%s", at=Path(c.path)).strip()
 
 
-async def test_a_worktree_that_was_deleted_with_its_branch_begins_anew_from_the_work_it_needs(land: Land) -> None:
+async def test_a_worktree_deleted_with_its_branch_starts_again_from_the_work_it_needs(land: Land) -> None:
     of = plan(task("a"), task("b", needs=("a",)), worktree="own")
     a = await land.work("a", "a.txt", of=of)
     b = await land.work("b", "b.txt", "one\n", *done("a", a), of=of)
@@ -242,7 +246,9 @@ async def test_a_worktree_that_was_deleted_with_its_branch_begins_anew_from_the_
         ("needs", "", "work"),
     ],
 )
-async def test_a_base_says_otherwise_first_the_tasks(land: Land, of_plan: str, of_task: str, begins: str) -> None:
+async def test_a_base_has_priority_that_of_the_task_over_that_of_the_plan(
+    land: Land, of_plan: str, of_task: str, begins: str
+) -> None:
     of = plan(task("a", base="HEAD"), task("b", needs=("a",), base=of_task), worktree="own", base=of_plan)
     first = land.repo.head
     a = await land.work("a", "a.txt", of=of)
@@ -256,7 +262,7 @@ async def test_a_base_says_otherwise_first_the_tasks(land: Land, of_plan: str, o
         await off(land.repo.git, "reset", "--quiet", "--soft", first)
 
 
-async def test_the_worktree_that_tasks_share_begins_at_the_base_of_the_plan(land: Land) -> None:
+async def test_a_shared_worktree_starts_at_the_base_of_the_plan(land: Land) -> None:
     await off(land.repo.git, "branch", "plan/other", "HEAD")
     of = plan(task("a"), worktree="shared", base="plan/other")
 
@@ -272,7 +278,7 @@ async def test_a_base_that_names_no_commit_is_refused(land: Land, base: str) -> 
     assert "" == land.repo.git("branch", "--list", "plan/*")
 
 
-async def test_a_needed_branch_that_is_gone_is_no_reason_to_begin_without_it(land: Land) -> None:
+async def test_a_missing_needed_branch_prevents_the_start(land: Land) -> None:
     with pytest.raises(RefusedError, match="the branch 'plan/gone' with the work of task 'a' no longer exists"):
         await land.tree("c", *done("a", branch="plan/gone"), *done("b"))
 
@@ -335,7 +341,7 @@ def tasks(*of: tuple[str, str, str]) -> str:
     )
 
 
-async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_is_resolved(env: Env) -> None:
+async def test_a_plan_asks_about_a_conflict_with_its_files_and_continues_once_it_is_resolved(env: Env) -> None:
     repo = await off(Repo, env.folder / "work")
     text = tasks(("a", "", commits("x.txt")), ("b", "", commits("x.txt", "two")), ("c", "ab", "grep both x.txt"))
     site = await off(Site, env, text)
@@ -356,7 +362,7 @@ async def test_a_plan_asks_about_a_conflict_with_its_files_and_goes_on_once_it_i
     assert "main" == repo.git("branch", "--show-current")
 
 
-async def test_a_claim_tells_what_those_that_need_it_will_not_have(env: Env) -> None:
+async def test_a_claim_lists_the_work_that_its_dependents_will_not_have(env: Env) -> None:
     await off(Repo, env.folder / "work")
     site = await off(Site, env, tasks(("a", "", f"{commits('x.txt')} && touch y.txt"), ("b", "a", "test -e x.txt")))
 

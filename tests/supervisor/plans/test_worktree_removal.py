@@ -75,7 +75,7 @@ def cat(*before: str, at: Path | None = None) -> Iterator[int]:
             process.communicate(b"")
 
 
-def test_a_plans_worktrees_are_listed_and_go_by_the_same_rules(over: Over) -> None:
+def test_a_plans_worktrees_are_listed_and_removed_by_the_same_rules(over: Over) -> None:
     [can_go] = list_plan_worktrees(over.paths, Fleet())
     over.write("new.txt")
     [stays] = list_plan_worktrees(over.paths, Fleet())
@@ -91,7 +91,7 @@ def test_a_plans_worktrees_are_listed_and_go_by_the_same_rules(over: Over) -> No
     assert () == list_plan_worktrees(over.paths, Fleet())
 
 
-def test_the_worktrees_of_a_plan_that_runs_stay(env: Env) -> None:
+def test_the_worktrees_of_a_running_plan_stay(env: Env) -> None:
     repo = Repo(env.folder / "work")
     book = Site(env).book
     create(repo.folder, book.folder / "trees" / "a", "plan/a")
@@ -107,7 +107,7 @@ def test_the_worktrees_of_a_plan_that_runs_stay(env: Env) -> None:
 # Ignored files
 
 
-def test_ignored_files_keep_a_worktree_until_a_pattern_lets_each_of_them_go(over: Over) -> None:
+def test_ignored_files_keep_a_worktree_until_each_is_named_by_a_pattern(over: Over) -> None:
     over.write(*FILES)
 
     assert FILES == (*over.listed()[:1], over.listed()[3], *over.listed()[1:3])
@@ -121,7 +121,7 @@ def test_ignored_files_keep_a_worktree_until_a_pattern_lets_each_of_them_go(over
     assert not over.tree.exists()
 
 
-def test_what_appears_after_the_files_were_listed_keeps_its_worktree(over: Over) -> None:
+def test_files_that_appear_after_the_listing_keep_their_worktree(over: Over) -> None:
     over.write("build/a.o")
     found = find_ignored(over.book, ["*"])
     over.write("build/later.o")
@@ -131,7 +131,7 @@ def test_what_appears_after_the_files_were_listed_keeps_its_worktree(over: Over)
     assert "git ignores 1 file: 'build/' (1 file)" in why
 
 
-def test_what_kasmon_put_there_and_has_elsewhere_keeps_no_worktree(over: Over) -> None:
+def test_files_that_kasmon_added_and_has_elsewhere_keep_no_worktree(over: Over) -> None:
     lay_out(over.tree, task("a", 1))
     over.write(".kasmon/task-1/result.md")
     kept = over.book.result(task("a", 1))
@@ -153,7 +153,7 @@ def test_what_kasmon_put_there_and_has_elsewhere_keeps_no_worktree(over: Over) -
     ],
     ids=["never claimed", "another result", "it was longer", "another file", "not as it was put there"],
 )
-def test_what_is_only_in_that_folder_does(over: Over, file: str, kept: str | None) -> None:
+def test_files_that_are_only_in_that_folder_keep_it(over: Over, file: str, kept: str | None) -> None:
     (over.repo.folder / ".git" / "info" / "exclude").write_text(".kasmon\n")
     over.write(file)
     result = over.book.result(task("a", 1))
@@ -190,7 +190,7 @@ def test_a_session_that_ended_or_is_elsewhere_does_not(over: Over) -> None:
     assert over.removed == over.clean(sessions=(ended, beside, above))
 
 
-def test_a_process_with_its_working_directory_inside_keeps_the_worktree_until_it_ends(over: Over) -> None:
+def test_a_process_with_its_working_directory_in_the_worktree_keeps_it_until_it_ends(over: Over) -> None:
     for folder in (over.tree, over.tree / "empty"):
         folder.mkdir(exist_ok=True)
         with cat(at=folder) as pid:
@@ -201,7 +201,7 @@ def test_a_process_with_its_working_directory_inside_keeps_the_worktree_until_it
 
 
 @pytest.mark.sandboxes
-def test_a_process_counts_also_where_it_knows_the_worktree_by_another_name(over: Over) -> None:
+def test_a_process_counts_also_if_it_uses_another_path_of_the_worktree(over: Over) -> None:
     """In a mount namespace of its own the name of its directory says nothing."""
     with cat("bwrap", "--dev-bind", "/", "/", "--bind", str(over.tree), "/mnt", "--chdir", "/mnt"):
         _, [why] = over.clean()

@@ -30,7 +30,7 @@ async def first_prompt(env: Env, session: SessionId) -> str:
     return next(event.prompt for event in facts(env, session) if isinstance(event, TurnStarted))
 
 
-async def test_an_agent_that_cannot_fork_gets_the_transcript_and_the_changed_prompt(env: Env) -> None:
+async def test_an_agent_that_cannot_fork_gets_the_transcript_and_the_edited_prompt(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
     await session_operations.send(env.paths, session, "say beta")
     session = await becomes(env, session.id, lambda now: now.turns == 2 and now.state is SessionState.IDLE)
@@ -46,14 +46,14 @@ async def test_an_agent_that_cannot_fork_gets_the_transcript_and_the_changed_pro
     assert 2 == (await asyncio.to_thread(read_fleet, env.paths)).require(session.id).turns
 
 
-async def test_at_the_first_prompt_the_new_session_begins_with_nothing_but_it(env: Env) -> None:
+async def test_at_the_first_prompt_the_new_session_starts_with_that_prompt_alone(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
     made, _ = await fork(env.paths, Config(), session, "say alpha", 0, "say gamma")
 
     assert "say gamma" == await first_prompt(env, made)
 
 
-async def test_a_prompt_that_never_was_is_refused(env: Env) -> None:
+async def test_an_unknown_prompt_is_refused(env: Env) -> None:
     session = await runs(env, prompt="say alpha")
 
     with pytest.raises(NotFoundError, match="has no such prompt"):
@@ -119,7 +119,7 @@ async def test_a_long_transcript_is_cut_at_its_beginning(env: Env, monkeypatch: 
     assert 200 > prompt.count("x")
 
 
-async def test_a_turn_that_runs_is_not_cut_in_half(env: Env) -> None:
+async def test_a_running_turn_is_not_forked_in_the_middle(env: Env) -> None:
     session = await runs(env, prompt="ask Bash rm x", state=SessionState.ASKING)
 
     with pytest.raises(RefusedError, match="turn of 'docs' still runs"):

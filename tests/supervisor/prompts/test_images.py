@@ -30,7 +30,7 @@ def test_mentioned_pictures_are_read_from_the_sessions_folder(tmp_path: Path) ->
     assert png(4, 3) == found[0].data
 
 
-def test_an_agent_that_accepts_none_gets_the_text_alone(tmp_path: Path) -> None:
+def test_an_agent_without_picture_support_gets_the_text_alone(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png(4, 3))
 
     assert [] == find_mentioned(session(tmp_path, "streams"), "@a.png")
@@ -50,7 +50,7 @@ def test_a_picture_over_the_limit_is_refused_before_it_is_read(tmp_path: Path) -
         tracemalloc.stop()
 
 
-def test_a_pipe_or_a_missing_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_or_a_missing_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
     for name in ("pipe.png", "missing.png", "nul\0.png"):
         with pytest.raises(NotFoundError, match="cannot be read"):
@@ -64,7 +64,7 @@ def test_more_pictures_than_a_prompt_may_have_are_refused(tmp_path: Path) -> Non
         read_images(["a.png"] * (MOST + 1), str(tmp_path))
 
 
-def test_the_name_of_a_picture_is_text(tmp_path: Path) -> None:
+def test_the_name_of_a_picture_is_treated_as_text(tmp_path: Path) -> None:
     (tmp_path / "a\x1b[2J.png").write_bytes(png(4, 3))
     [image] = read_images(["a\x1b[2J.png"], str(tmp_path))
 
@@ -83,7 +83,7 @@ def test_a_pasted_picture_is_stored_for_the_user_alone_and_can_be_mentioned(tmp_
         store_picture(where, b"text")
 
 
-def test_a_pasted_picture_that_is_older_than_a_week_goes_when_another_is_stored(tmp_path: Path) -> None:
+def test_a_pasted_picture_older_than_a_week_is_deleted_when_another_is_stored(tmp_path: Path) -> None:
     where = Paths(state=tmp_path / "s", given_runtime=tmp_path / "r", config=tmp_path / "c")
     old, young = store_picture(where, png(4, 3)), store_picture(where, png(5, 3))
     os.utime(old, (time.time() - KEPT_S - 60,) * 2)

@@ -53,19 +53,21 @@ def test_id_folder_first_prompt_and_last_message_prove_a_conversation_also_if_it
         (kept(ID, "another", "test it"), "its first prompt differs"),
     ],
 )
-def test_one_with_the_right_id_that_something_speaks_against_is_asked_for(there: StoredConversation, why: str) -> None:
+def test_a_conversation_with_the_right_id_and_contrary_evidence_needs_the_users_choice(
+    there: StoredConversation, why: str
+) -> None:
     it = find_match(known("fix it", "test it", id=ID), [there])
 
     assert ("ask", f"it has its id, but {why}", (there,)) == (it.kind, it.why, it.candidates)
 
 
-def test_an_id_that_the_agent_no_longer_has_is_none_and_no_other_takes_its_place() -> None:
+def test_a_missing_id_has_no_conversation_and_no_other_replaces_it() -> None:
     it = find_match(known("fix it", id=ID), [kept(OTHER)])
 
     assert ("none", f"its agent no longer has the conversation {ID}") == (it.kind, it.why)
 
 
-def test_without_an_id_what_was_said_proves_the_only_one_that_has_it() -> None:
+def test_without_an_id_the_only_conversation_with_the_same_messages_is_chosen() -> None:
     theirs = kept(OTHER, "something else")
 
     it = find_match(known("fix it", "test it"), [theirs, kept()])
@@ -73,7 +75,7 @@ def test_without_an_id_what_was_said_proves_the_only_one_that_has_it() -> None:
     assert ("proven", ID) == (it.kind, it.conversation and it.conversation.id)
 
 
-def test_ten_alike_in_one_folder_are_asked_for_the_newest_first() -> None:
+def test_ten_equal_conversations_in_one_folder_are_offered_newest_first() -> None:
     ten = [kept(f"{number:08}-0000-0000-0000-000000000000", at=100.0 + number) for number in range(10)]
 
     it = find_match(known("fix it"), ten)
@@ -102,7 +104,7 @@ def test_a_prompt_with_a_hidden_secret_decides_nothing_and_of_a_cut_one_the_begi
 @pytest.mark.parametrize(
     "ours", ["می\u200cخواهم", "می\ufffdخواهم"], ids=["as it is", "as earlier versions wrote it down"]
 )
-def test_a_joiner_in_a_prompt_proves_its_conversation(ours: str) -> None:
+def test_a_joiner_in_a_prompt_identifies_its_conversation(ours: str) -> None:
     there = kept(ID, "می\u200cخواهم")
 
     assert "proven" == find_match(known(ours), [there]).kind
@@ -126,7 +128,7 @@ def moved(state: ReceiptState, prompt: str = "", number: int = 1) -> Event:
     return ReceiptChanged(at=1.0, receipt=receipt, prompt=prompt)
 
 
-def test_of_a_structured_session_the_log_knows_every_prompt_of_a_person() -> None:
+def test_for_a_structured_session_the_log_has_every_prompt_of_the_user() -> None:
     events: list[Event] = [
         TurnStarted(at=1.0, prompt="fix it"),
         MessageWritten(at=2.0, text="a sub-agent's", within="call"),
@@ -139,7 +141,7 @@ def test_of_a_structured_session_the_log_knows_every_prompt_of_a_person() -> Non
     assert (("fix it",), ("done",), True, ID) == (it.prompts, it.last_messages, it.is_whole, it.id)
 
 
-def test_of_a_terminal_it_knows_those_that_arrived_and_not_that_they_are_all() -> None:
+def test_for_a_terminal_the_log_has_the_delivered_prompts_and_perhaps_not_all() -> None:
     events: list[Event] = [
         moved(ReceiptState.QUEUED, "fix it"),
         moved(ReceiptState.SUBMITTED),
@@ -235,7 +237,7 @@ def test_opencodes_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\x00 broken"])
-def test_what_cannot_be_read_has_no_conversations(tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_store_has_no_conversations(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "opencode.db").write_bytes(content)
     (tmp_path / "projects.json").write_bytes(content)
     lines(tmp_path / "projects/-work" / f"{ID}.jsonl", '{"type":"user"', "\x00", "[1]")

@@ -47,7 +47,9 @@ async def test_a_conversation_that_a_running_session_has_is_not_opened_twice(env
         await asyncio.to_thread(prepare, env.paths, odd_config("lists"), new, NOW)
 
 
-async def test_an_ended_session_is_not_restarted_in_a_conversation_of_another_one(env: Env, tmp_path: Path) -> None:
+async def test_an_ended_session_is_not_restarted_in_a_conversation_that_another_session_has(
+    env: Env, tmp_path: Path
+) -> None:
     first = await session_operations.create(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"))
     await session_operations.stop(env.paths, await becomes(env, first, lambda now: now.state is SessionState.IDLE))
     ended = await becomes(env, first, lambda now: now.state is SessionState.ENDED)
@@ -59,7 +61,7 @@ async def test_an_ended_session_is_not_restarted_in_a_conversation_of_another_on
         await session_operations.restart(env.paths, ended)
 
 
-def test_a_session_that_has_not_reported_its_conversation_yet_has_it_already(env: Env, tmp_path: Path) -> None:
+def test_a_session_that_has_not_reported_its_conversation_yet_owns_it_already(env: Env, tmp_path: Path) -> None:
     new = wanted(tmp_path, resume="talk-1", name="other")
     prepare(env.paths, odd_config("lists"), wanted(tmp_path, resume="talk-1"), time.time())
 
@@ -67,7 +69,7 @@ def test_a_session_that_has_not_reported_its_conversation_yet_has_it_already(env
         prepare(env.paths, odd_config("lists"), new, NOW)
 
 
-async def test_an_agent_that_lists_none_and_has_no_known_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:
+async def test_an_agent_without_a_list_and_with_unknown_files_cannot_be_listed(env: Env, tmp_path: Path) -> None:
     with pytest.raises(UnableError, match="does not list its conversations"):
         await list_conversations(env.paths, odd_config("plain"), wanted(tmp_path))
 
@@ -112,7 +114,7 @@ def test_a_terminal_resumes_it_by_the_agents_own_arguments(env: Env, tmp_path: P
         ({"resume": "talk-1", "agent": "shell", "mode": Mode.TMUX}, UnableError, "does not know how 'shell' resumes"),
     ],
 )
-def test_what_cannot_be_resumed_is_refused(
+def test_a_conversation_that_cannot_be_resumed_is_refused(
     env: Env, tmp_path: Path, more: dict[str, object], error: type[Exception], why: str
 ) -> None:
     shipped = Config(agents={**Config().agents, **odd_config("lists").agents})
@@ -132,7 +134,7 @@ async def test_the_agent_deletes_the_conversation_of_a_session_that_is_removed(e
     assert (await asyncio.to_thread(read_fleet, env.paths)).get(made) is None
 
 
-async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: Path) -> None:
+async def test_a_conversation_stays_unless_its_deletion_is_requested(env: Env, tmp_path: Path) -> None:
     made = await session_operations.create(env.paths, odd_config("deletes"), wanted(tmp_path))
     session = await becomes(env, made, lambda now: now.state is SessionState.IDLE)
     await session_operations.stop(env.paths, session)
@@ -148,7 +150,7 @@ async def test_a_conversation_stays_unless_it_is_asked_for(env: Env, tmp_path: P
         ("refuses_to_delete", LaunchError, "did not delete a conversation: Internal error: it is shared"),
     ],
 )
-async def test_a_conversation_that_was_not_deleted_leaves_the_session_in_the_list(
+async def test_a_failed_deletion_of_a_conversation_keeps_the_session_in_the_list(
     env: Env, tmp_path: Path, agent: str, error: type[Exception], why: str
 ) -> None:
     made = await session_operations.create(env.paths, odd_config(agent), wanted(tmp_path))

@@ -83,7 +83,7 @@ def test_one_hunk_is_staged_and_unstaged(work: Work) -> None:
     assert "thirty" in work.text
 
 
-def test_only_what_is_unstaged_of_a_hunk_is_staged(work: Work) -> None:
+def test_only_the_unstaged_part_of_a_hunk_is_staged(work: Work) -> None:
     """The hunk of the branch has a committed line, a staged one, an added one and a removed one."""
     work.edit(l3="three")
     work.repo.git("commit", "--quiet", "-am", "three", at=work.folder)
@@ -134,7 +134,7 @@ def test_a_file_that_changed_since_it_was_shown_is_refused(work: Work) -> None:
     assert (before, "") == (work.text, work.staged())
 
 
-def test_an_undo_of_what_changed_since_is_refused(work: Work) -> None:
+def test_an_undo_after_another_change_is_refused(work: Work) -> None:
     work.edit(l3="three")
     revert_hunk(work.paths, work.session, work.hunks()[0])
     work.edit(l3="other")
@@ -144,7 +144,7 @@ def test_an_undo_of_what_changed_since_is_refused(work: Work) -> None:
     assert "other" in work.text
 
 
-def test_a_hunk_that_only_looks_like_one_is_refused(work: Work) -> None:
+def test_an_invalid_hunk_is_refused(work: Work) -> None:
     """A line break that git does not count makes lines of a file look like the header of a hunk."""
     (work.folder / "new.txt").write_text("x\r@@ -1,1 +1,1 @@\r-a\r+b\r\n")
     (hunk,) = work.hunks()
@@ -155,7 +155,7 @@ def test_a_hunk_that_only_looks_like_one_is_refused(work: Work) -> None:
     assert (work.folder / "new.txt").exists()
 
 
-def test_nothing_configured_in_the_repository_runs(work: Work, tmp_path: Path) -> None:
+def test_no_program_configured_in_the_repository_runs(work: Work, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     for key in ("filter.x.clean", "filter.x.smudge"):
         work.repo.git("config", key, f"touch {ran}; cat")
@@ -206,7 +206,7 @@ def test_no_content_of_a_file_is_taken_for_another_file(work: Work) -> None:
     assert not (work.folder / "new.txt").exists()
 
 
-def test_the_hunk_of_a_submodule_is_not_reverted_which_git_would_only_seem_to_do(work: Work) -> None:
+def test_the_hunk_of_a_submodule_is_not_reverted_because_git_would_ignore_it(work: Work) -> None:
     inner = Repo(work.folder / "sub")
     work.repo.git("add", "sub", at=work.folder)
     work.repo.git("commit", "--quiet", "-m", "sub", at=work.folder)

@@ -26,7 +26,7 @@ def resolved(**confined: object) -> ResolvedProfile:
     return ResolvedProfile(agent="mine", mode=Mode.TMUX, backend="tmux", sandbox="jail", confined=sandboxing)
 
 
-def test_all_that_it_gets_is_said(here: Paths) -> None:
+def test_everything_that_the_sandbox_gets_is_listed(here: Paths) -> None:
     wanted = resolved(
         network=("example.org",),
         files=(CopiedFile(source="~/login"), CopiedFile(source="~/none")),
@@ -47,7 +47,7 @@ def test_all_that_it_gets_is_said(here: Paths) -> None:
     assert "has no network access" in "\n".join(agent_policy.describe_sandbox(resolved(), "/work"))
 
 
-def test_what_is_handed_over_is_agreed_to_once_and_again_when_it_changes(here: Paths) -> None:
+def test_passed_files_need_consent_once_and_again_when_they_change(here: Paths) -> None:
     wanted = resolved(files=(CopiedFile(source="~/login"),))
     with pytest.raises(RefusedError, match=r"~/login.*has not been confirmed"):
         agent_policy.check_agreed(here, wanted, agrees=False)
@@ -81,7 +81,7 @@ def test_nothing_is_asked_where_nothing_is_handed_over_and_nonsense_is_refused_b
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "gemini"])
-def test_what_is_shipped_for_an_agent_is_a_policy(here: Paths, agent: str) -> None:
+def test_the_shipped_settings_of_an_agent_are_a_valid_policy(here: Paths, agent: str) -> None:
     if found := lacking("bwrap"):
         pytest.skip(found.why)
     policy = agent_policy.policy_of(

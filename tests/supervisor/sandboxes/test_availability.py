@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     return Paths(state=tmp_path / "s" / "kasmon", config=tmp_path / "c", given_runtime=tmp_path / "r")
 
 
-def test_every_tier_is_offered_and_one_that_cannot_be_made_says_why(here: Paths) -> None:
+def test_every_tier_is_offered_and_an_unavailable_one_gives_the_reason(here: Paths) -> None:
     found = {each.tier: each for each in list_tiers(here)}
 
     assert ["jail", "microvm", "e2b"] == list(found)
@@ -40,7 +40,9 @@ def test_every_tier_is_offered_and_one_that_cannot_be_made_says_why(here: Paths)
     assert ("no API key for the service is set", True) == (found["e2b"].why_not, "E2B_API_KEY" in found["e2b"].hint)
 
 
-def test_a_machine_needs_an_image_and_says_how_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_needs_an_image_and_the_error_names_the_build_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("qemu", "qemu-img"):
         (tmp_path / name).write_text("#!/bin/sh\necho QEMU emulator version 8.2.0\n")
         (tmp_path / name).chmod(0o755)
@@ -51,7 +53,9 @@ def test_a_machine_needs_an_image_and_says_how_it_is_built(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("tier", ["e2b", "microvm"])
-def test_a_session_in_an_impossible_sandbox_is_refused_and_never_was(here: Paths, tmp_path: Path, tier: Tier) -> None:
+def test_a_session_in_an_unavailable_sandbox_is_refused_at_once_and_not_created(
+    here: Paths, tmp_path: Path, tier: Tier
+) -> None:
     wanted = NewSession(name="x", sandbox=tier, workdir=str(tmp_path))
     with pytest.raises(NoSandboxError, match=f"sandbox '{tier}' is unavailable here") as refused:
         prepare(here, CONFIG, wanted, time.time())
@@ -60,14 +64,14 @@ def test_a_session_in_an_impossible_sandbox_is_refused_and_never_was(here: Paths
     assert not here.sessions.exists()
 
 
-def test_interpreters_in_a_sandbox_that_cannot_be_made_are_refused_likewise(here: Paths) -> None:
+def test_interpreters_in_an_unavailable_sandbox_are_refused_too(here: Paths) -> None:
     with pytest.raises(NoSandboxError):
         create.prepare(here, CONFIG, create.NewSandbox(name="x", tier="microvm"), time.time())
 
     assert not here.sessions.exists()
 
 
-def test_where_no_agent_runs_others_are_named(here: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tier_without_agents_names_the_others(here: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tiers.TIERS, "e2b", f"{__name__}:Mute")
 
     assert ["e2b"] == [each.tier for each in list_tiers(here) if not each.has_agents]
@@ -76,7 +80,7 @@ def test_where_no_agent_runs_others_are_named(here: Paths, tmp_path: Path, monke
     assert "Take `jail`, `microvm`." == refused.value.hint
 
 
-def test_a_service_that_has_a_key_and_an_sdk_lacks_nothing(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_with_a_key_and_an_sdk_is_complete(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("E2B_API_KEY", "key")
     found = E2b(here).missing()
 

@@ -53,7 +53,7 @@ def is_known(here: Paths) -> bool:
     return all([] == lookup.ranges(source) for session in list_sessions(here) for source in sources(here, session.id))
 
 
-def test_all_is_known_soon_and_what_is_added_too(here: Paths, holder: Holder) -> None:
+def test_all_events_are_indexed_soon_and_new_ones_too(here: Paths, holder: Holder) -> None:
     begun(here, "one", said("auth"))
     settle(here)
     holder.may = True
@@ -64,7 +64,7 @@ def test_all_is_known_soon_and_what_is_added_too(here: Paths, holder: Holder) ->
     until(lambda: is_known(here))
 
 
-def test_who_does_not_hold_the_lock_writes_nothing(here: Paths, holder: Holder) -> None:
+def test_a_process_without_the_lock_writes_nothing(here: Paths, holder: Holder) -> None:
     begun(here, "one", said("auth"))
     settle(here)
     until(lambda: holder.asked > 5)
@@ -82,7 +82,7 @@ def test_only_the_watch_that_holds_the_lock_is_the_writer(here: Paths) -> None:
     watch.close()
 
 
-def test_an_index_that_is_damaged_is_made_anew(here: Paths, holder: Holder, tmp_path: Path) -> None:
+def test_a_damaged_index_is_built_again(here: Paths, holder: Holder, tmp_path: Path) -> None:
     begun(here, "one", said("auth"))
     settle(here)
     here.search_index.write_bytes(b"no database" * 1000)

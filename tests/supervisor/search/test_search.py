@@ -119,7 +119,7 @@ INDEXES = (without, with_index, with_one_that_is_behind, broken, of_another_kasm
 
 
 @pytest.mark.parametrize("index", INDEXES, ids=lambda index: index.__name__)
-def test_whatever_there_is_of_an_index_the_same_is_found(here: Paths, index: Callable[[Paths], None]) -> None:
+def test_the_matches_are_the_same_for_any_state_of_the_index(here: Paths, index: Callable[[Paths], None]) -> None:
     begun(here, "one", said("the auth token\nis refused"), TurnStarted(at=OLD, prompt="mend AUTH"))
     two = begun(here, "two", mode=Mode.TMUX)
     printed(here, two, "make: auth.c", "ok", shown=("auth: done",))
@@ -135,7 +135,7 @@ HOSTILE = ('"', '""" OR ""', "a AND b", "NEAR(a b)", "auth*", "^x", "{text}: y",
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-def test_words_are_never_a_syntax(here: Paths, words: str) -> None:
+def test_a_search_text_has_no_syntax(here: Paths, words: str) -> None:
     begun(here, "one", said(f"here {words} stands"), said("a and b, auth and text: y, x % _ c ab"))
     with_index(here)
 
@@ -147,7 +147,7 @@ def test_words_are_never_a_syntax(here: Paths, words: str) -> None:
     "words",
     ['say "no"', '"""', "NEAR(a, b)", "auth*", "--max", "text:b", "{text}: y", "^x + y", "a AND NOT b", "'; DROP"],
 )
-def test_the_index_takes_every_word_as_it_is_written(here: Paths, words: str) -> None:
+def test_the_index_takes_every_word_unchanged(here: Paths, words: str) -> None:
     """A word that it took for its own syntax would only be found slowly: nobody would see it."""
     holds = begun(here, "one", said(f"here {words} stands"))
     other = begun(here, "two", said("nothing of it"))
@@ -159,13 +159,13 @@ def test_the_index_takes_every_word_as_it_is_written(here: Paths, words: str) ->
 
 
 @pytest.mark.parametrize(("words", "is_regex"), [("", False), ("a\nb", False), ("a(", True)])
-def test_what_cannot_be_searched_for_is_said_so(words: str, is_regex: bool) -> None:
+def test_an_impossible_search_is_reported(words: str, is_regex: bool) -> None:
     with pytest.raises(UsageError):
         SearchPattern(words, is_regex=is_regex)
 
 
 @pytest.mark.parametrize("index", [without, with_index], ids=["without", "with an index"])
-def test_every_script_every_escape_and_every_colour_is_found(here: Paths, index: Callable[[Paths], None]) -> None:
+def test_every_script_every_escape_and_every_colour_is_matched(here: Paths, index: Callable[[Paths], None]) -> None:
     texts = ("漢字を探す", "Größe ÄNDERN", 'say "hi" \\ tab\tend', "plain \x1b[31mre\x1b[0md word", "smile 👩‍💻 here")
     begun(here, "one", *map(said, texts))
     begun(
@@ -178,7 +178,7 @@ def test_every_script_every_escape_and_every_colour_is_found(here: Paths, index:
     assert 1 == len(found(here, "größe ändern", ignores_case=True))
 
 
-def test_a_hit_says_where_it_stands_and_what_stands_around_it(here: Paths) -> None:
+def test_a_match_has_its_position_and_its_context(here: Paths) -> None:
     log = EventLog(here.log(begun(here, "one", said("one\ntwo\nthree\nfour"))))
     [(line, _)] = log.lines()
     start = log.size()
@@ -196,7 +196,7 @@ def test_a_hit_says_where_it_stands_and_what_stands_around_it(here: Paths) -> No
     assert line
 
 
-def test_of_a_terminal_it_is_the_lines_number_across_what_was_written_at_once(here: Paths) -> None:
+def test_a_match_in_a_terminal_has_its_line_number_across_separate_writes(here: Paths) -> None:
     session = begun(here, "one", mode=Mode.TMUX)
     printed(here, session, *(f"line {number}" for number in range(20))).append(["the end"], OLD + 2)
     [hit] = found(here, "the end", context=2)
@@ -204,7 +204,7 @@ def test_of_a_terminal_it_is_the_lines_number_across_what_was_written_at_once(he
     assert ("terminal", 20, OLD + 2, ("line 18", "line 19")) == (hit.source, hit.position, hit.at, hit.before)
 
 
-def test_a_text_too_long_for_the_log_is_found_once_with_the_time_of_its_fact(here: Paths) -> None:
+def test_a_text_too_long_for_the_log_is_found_once_with_the_time_of_its_event(here: Paths) -> None:
     long = "\n".join(f"row {number} of the output" for number in range(20_000))
     session = begun(here, "one", said("before"), ToolFinished(at=OLD + 7, call="c", output=long))
     say(here, session, ThoughtWritten(at=OLD + 8, text=f"{long}\nand a thought"))
@@ -216,14 +216,14 @@ def test_a_text_too_long_for_the_log_is_found_once_with_the_time_of_its_fact(her
     assert [OLD + 8] == [hit.at for hit in found(here, "and a thought")]
 
 
-def test_prompts_of_terminals_are_found_though_no_turn_tells_them(here: Paths) -> None:
+def test_prompts_of_terminals_are_found_though_no_turn_contains_them(here: Paths) -> None:
     receipt = Receipt(id=ReceiptId("r"), session=SessionId("sone"), state=ReceiptState.TYPED, at=OLD, text="tidy")
     begun(here, "one", ReceiptChanged(at=OLD, receipt=receipt, prompt="tidy up"), mode=Mode.TMUX)
 
     assert ["tidy up"] == lines(here, "tidy")
 
 
-def test_a_secret_of_the_session_is_neither_found_nor_told(here: Paths) -> None:
+def test_a_secret_of_the_session_is_neither_found_nor_shown(here: Paths) -> None:
     session = begun(here, "one", said("before\nthe key is hunter2hunter2 now"))
     here.environment(session).write_bytes(b"API_KEY=hunter2hunter2")
 
@@ -232,7 +232,7 @@ def test_a_secret_of_the_session_is_neither_found_nor_told(here: Paths) -> None:
     assert ("the key is ⟨hidden: 14 characters⟩ now",) == found(here, "before", context=1)[0].after
 
 
-def test_what_is_forgotten_is_not_found(here: Paths) -> None:
+def test_text_of_removed_sessions_is_not_found(here: Paths) -> None:
     begun(here, "one", said("auth"))
     two = begun(here, "two", said("auth"))
     with_index(here)
@@ -244,7 +244,7 @@ def test_what_is_forgotten_is_not_found(here: Paths) -> None:
         assert [("sone",)] == database.execute("SELECT session FROM source").fetchall()
 
 
-def test_the_newest_are_enough_where_somebody_says_so(here: Paths) -> None:
+def test_the_search_ends_at_the_newest_matches_on_request(here: Paths) -> None:
     begun(here, "one", *(said(f"step {number}", OLD + number) for number in range(5000)))
     [there] = search(here, list_sessions(here), SearchPattern("step"), most=3)
 
@@ -252,7 +252,7 @@ def test_the_newest_are_enough_where_somebody_says_so(here: Paths) -> None:
     assert there.more
 
 
-def test_where_the_newest_are_enough_older_facts_of_a_stretch_are_not_even_read(here: Paths) -> None:
+def test_a_search_for_the_newest_matches_does_not_read_older_events(here: Paths) -> None:
     session = begun(here, "one", *(said(f"step {number} and\nstep on", OLD + number) for number in range(500)))
     [source] = sources(here, session)
     [block] = blocks(source, 0, source.size)
@@ -275,14 +275,14 @@ def test_a_log_of_which_nothing_was_indexed_can_leave_the_index(here: Paths) -> 
     index.close()
 
 
-def test_who_is_told_to_stop_looks_no_further(here: Paths) -> None:
+def test_a_cancelled_search_reads_no_further(here: Paths) -> None:
     for name in ("one", "two"):
         begun(here, name, said("auth"))
 
     assert [] == [*search(here, list_sessions(here), SearchPattern("auth"), stopped=lambda: True)]
 
 
-def test_a_session_that_cannot_be_read_is_told_and_the_others_are_searched(here: Paths) -> None:
+def test_an_unreadable_session_is_reported_and_the_others_are_searched(here: Paths) -> None:
     begun(here, "one", said("auth"))
     here.log(SessionId("sone")).unlink()
     here.log(SessionId("sone")).mkdir()
@@ -293,7 +293,7 @@ def test_a_session_that_cannot_be_read_is_told_and_the_others_are_searched(here:
     assert 1 == len(there["two"].hits)
 
 
-def test_the_index_leads_to_the_stretches_that_may_hold_the_words_and_to_what_is_new(here: Paths) -> None:
+def test_the_index_selects_the_segments_that_may_match_and_the_new_events(here: Paths) -> None:
     session = begun(here, "one")
     log = here.log(session)
     filling = [msgspec.json.encode(said(f"nothing to see {number}")) for number in range(20_000)]
@@ -310,7 +310,7 @@ def test_the_index_leads_to_the_stretches_that_may_hold_the_words_and_to_what_is
     assert 2 == len(found(here, "xyzzy"))
 
 
-def test_a_log_that_is_another_one_is_looked_through_anew(here: Paths) -> None:
+def test_a_replaced_log_is_searched_again(here: Paths) -> None:
     session = begun(here, "one", *(said(f"old {number}") for number in range(50)))
     with_index(here)
     here.log(session).write_bytes(msgspec.json.encode(said("new")) + b"\n")
@@ -322,7 +322,7 @@ def test_a_log_that_is_another_one_is_looked_through_anew(here: Paths) -> None:
     assert [] == lines(here, "old")
 
 
-def test_a_text_that_was_logged_in_parts_too_is_found_once(here: Paths) -> None:
+def test_a_text_that_was_also_logged_in_parts_is_found_once(here: Paths) -> None:
     parts = [PartialTextWritten(at=OLD, text=text) for text in ("needle in ", "the hay")]
     begun(here, "one", *parts, said("needle in the hay"))
     [there] = search(here, list_sessions(here), SearchPattern("needle"))

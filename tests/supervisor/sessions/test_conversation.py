@@ -78,7 +78,7 @@ def text(words: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": words}]
 
 
-def test_claudes_transcript_tells_what_was_said_and_done_in_the_terminal(home: Home) -> None:
+def test_claudes_transcript_has_the_messages_and_tools_of_the_terminal(home: Home) -> None:
     runs(home, 10.0, Mode.SDK, 1)
     runs(home, 20.0, Mode.TMUX, 2)
     claudes(
@@ -104,7 +104,7 @@ def test_claudes_transcript_tells_what_was_said_and_done_in_the_terminal(home: H
     assert {"claude"} == {fact.program for fact in imported(home)}
 
 
-def test_codexs_rollout_tells_likewise(home: Home) -> None:
+def test_codexs_rollout_has_them_too(home: Home) -> None:
     runs(home, 20.0, Mode.TMUX, 1)
     codexs(
         home.path,
@@ -134,7 +134,7 @@ def test_codexs_rollout_tells_likewise(home: Home) -> None:
     ] == [fact.entry for fact in imported(home)]
 
 
-def test_nothing_is_imported_twice_and_nothing_that_a_protocol_told(home: Home) -> None:
+def test_nothing_is_imported_twice_or_beside_the_protocol(home: Home) -> None:
     """Also where the other side did not start, so that the same stay in the terminal goes on."""
     runs(home, 20.0, Mode.TMUX, 1)
     one, two, three, four = ((at, "user", f"prompt {at}") for at in (21.0, 31.0, 41.0, 51.0))
@@ -178,7 +178,7 @@ def test_each_conversation_of_the_time_in_the_terminal_is_imported_in_the_order_
     ]
 
 
-def test_an_import_hides_secrets_fits_its_line_and_changes_nothing_of_what_the_session_is(home: Home) -> None:
+def test_an_import_hides_secrets_fits_its_line_and_changes_no_state_of_the_session(home: Home) -> None:
     write_private(home.paths.environment(ME), encoded({"API_KEY": "correct-horse-battery-staple"}))
     runs(home, 20.0, Mode.TMUX, 1)
     before = SessionLog(home.paths, ME).session
@@ -195,7 +195,7 @@ def test_an_import_hides_secrets_fits_its_line_and_changes_nothing_of_what_the_s
     assert SessionState.IDLE is not before.state
 
 
-def test_where_nothing_can_be_read_or_written_nothing_is_imported(home: Home) -> None:
+def test_without_a_readable_file_or_a_writable_log_nothing_is_imported(home: Home) -> None:
     runs(home, 20.0, Mode.TMUX, 1)
     assert 0 == import_turns(home.paths, ME, "claude", home.path / "nowhere", ID)
     assert 0 == import_turns(home.paths, ME, "gemini", home.path, ID)
@@ -206,7 +206,7 @@ def test_where_nothing_can_be_read_or_written_nothing_is_imported(home: Home) ->
     lock.let_go()
 
 
-def test_what_was_imported_is_marked_in_the_transcript_and_in_the_export() -> None:
+def test_imported_messages_are_marked_in_the_transcript_and_in_the_export() -> None:
     entries = (
         events.TurnStarted(at=1.0, prompt="hello"),
         events.ToolStarted(at=2.0, call="c", tool="Bash", title="ls"),
@@ -260,7 +260,9 @@ def register(home: Path, of: int, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize(("status", "is_busy"), [("idle", False), ("busy", True), ("waiting", True), (None, None)])
-def test_claude_registers_conversations_by_process(tmp_path: Path, status: str | None, is_busy: bool | None) -> None:
+def test_claude_registers_its_conversation_by_its_process(
+    tmp_path: Path, status: str | None, is_busy: bool | None
+) -> None:
     with process(tmp_path) as pid:
         register(tmp_path, pid, **({"status": status} if status else {}))
 
@@ -270,14 +272,14 @@ def test_claude_registers_conversations_by_process(tmp_path: Path, status: str |
 @pytest.mark.parametrize(
     "fields", [{"pid": 1}, {"sessionId": "../../x"}, {"sessionId": 7}, {"sessionId": None}], ids=str
 )
-def test_an_entry_that_does_not_fit_its_process_is_none(tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_an_entry_of_another_process_is_ignored(tmp_path: Path, fields: dict[str, Any]) -> None:
     with process(tmp_path) as pid:
         register(tmp_path, pid, **fields)
 
         assert conversation_of("claude", pid) is None
 
 
-def test_an_unreadable_entry_is_none(tmp_path: Path) -> None:
+def test_an_unreadable_entry_is_ignored(tmp_path: Path) -> None:
     with process(tmp_path) as pid:
         register(tmp_path, pid)
         (tmp_path / ".claude" / "sessions" / f"{pid}.json").write_bytes(b"{\xff")
@@ -294,7 +296,7 @@ def test_codex_has_its_conversations_file_open(tmp_path: Path, child: bool) -> N
         assert TerminalConversation(TALK, None) == conversation_of("codex", pid)
 
 
-def test_which_of_two_conversations_it_is_in_is_not_guessed(tmp_path: Path) -> None:
+def test_an_ambiguous_conversation_is_not_guessed(tmp_path: Path) -> None:
     rollouts = [tmp_path / f"rollout-2026-11-22T01-02-03-{talk}.jsonl" for talk in (TALK, OTHER)]
     for rollout in rollouts:
         rollout.write_text("{}\n")
@@ -302,7 +304,7 @@ def test_which_of_two_conversations_it_is_in_is_not_guessed(tmp_path: Path) -> N
         assert conversation_of("codex", pid) is None
 
 
-def test_a_server_that_it_started_may_have_the_conversation_of_another(tmp_path: Path) -> None:
+def test_a_child_server_may_have_the_conversation_of_another(tmp_path: Path) -> None:
     rollout = tmp_path / f"rollout-2026-11-22T01-02-03-{TALK}.jsonl"
     rollout.write_text("{}\n")
     with process(tmp_path, rollout, child=True, apart=True) as pid:
@@ -310,12 +312,12 @@ def test_a_server_that_it_started_may_have_the_conversation_of_another(tmp_path:
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode", "gemini", "vim"])
-def test_who_does_not_say_has_none(tmp_path: Path, program: str) -> None:
+def test_an_agent_that_reports_no_conversation_has_none(tmp_path: Path, program: str) -> None:
     with process(tmp_path) as pid:
         assert conversation_of(program, pid) is None
 
 
-def test_a_process_that_is_gone_has_none(tmp_path: Path) -> None:
+def test_an_exited_process_has_none(tmp_path: Path) -> None:
     with process(tmp_path) as pid:
         register(tmp_path, pid)
 

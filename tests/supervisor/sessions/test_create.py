@@ -28,7 +28,7 @@ from tests.support.supervisor.env import NOW, Env, ended, launch, started
 PLACED: Any = {"task": 3, "wave": 2, "peers": 4, "plan": "auth"}
 
 
-def test_an_agent_is_told_its_task_its_wave_and_how_many_work_in_it_also_by_the_ancestors_names() -> None:
+def test_an_agent_gets_its_task_its_wave_and_the_size_of_the_wave_also_in_the_earlier_variables() -> None:
     told = environment(launch("abcdefgh", **PLACED))
 
     assert told == {
@@ -43,7 +43,7 @@ def test_a_session_without_a_task_is_told_only_who_it_is_and_peers_are_where_it_
     assert TaskGroup(task=3, wave=2, size=4, plan="auth") == peers(launch("abcdefgh", **PLACED))
 
 
-def test_a_name_takes_the_callers_value_a_pair_its_own_and_both_go_over_the_profiles() -> None:
+def test_a_name_takes_the_callers_value_a_pair_its_own_and_both_override_the_profile() -> None:
     own = own_variables(
         {"A": "profile", "B": "profile", "C": "profile"}, ["B", "C=x=y", "D="], {"A": "no", "B": "caller"}
     )
@@ -52,12 +52,12 @@ def test_a_name_takes_the_callers_value_a_pair_its_own_and_both_go_over_the_prof
     assert b"A=profile\0B=caller\0C=x=y\0D=\0" == encoded(own)
 
 
-def test_a_value_that_is_not_utf8_is_kept_byte_by_byte() -> None:
+def test_a_value_that_is_not_utf8_is_preserved() -> None:
     assert b"A=\xff\0" == encoded({"A": "\udcff"})
 
 
 @pytest.mark.parametrize("named", ["NOWHERE", "1A=x", "A B=x", "=x", "", "KASMON_SESSION=x", "KASMOS_TASK=1", "A=x\0y"])
-def test_a_variable_that_makes_no_sense_is_refused_by_name(named: str) -> None:
+def test_an_invalid_variable_is_refused_by_name(named: str) -> None:
     with pytest.raises(errors.UsageError, match=repr(named.partition("=")[0])):
         own_variables({}, [named], {})
 
@@ -83,7 +83,7 @@ def test_a_session_is_in_the_fleet_before_its_agent_runs(env: Env) -> None:
     assert launch == msgspec.json.decode(env.paths.launch(launch.session).read_bytes(), type=Launch)
 
 
-def test_an_id_is_eight_characters_a_letter_first_and_its_folder_ours_alone(env: Env) -> None:
+def test_an_id_has_eight_characters_with_a_letter_first_and_a_private_folder(env: Env) -> None:
     claimed = [claim(env.paths) for _ in range(50)]
 
     assert 50 == len(set(claimed))
@@ -92,7 +92,7 @@ def test_an_id_is_eight_characters_a_letter_first_and_its_folder_ours_alone(env:
         assert 0o700 == env.paths.folder(session).stat().st_mode & 0o777
 
 
-def test_each_variable_of_a_confined_session_counts_as_a_credential_unless_it_was_given_as_public(
+def test_each_variable_of_a_confined_session_is_a_credential_unless_it_is_passed_as_public(
     env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -168,7 +168,7 @@ def test_a_variable_is_not_both_secret_and_public(env: Env) -> None:
         prepared(env, wants(environment=("TOKEN",), public_environment=("TOKEN=x",)))
 
 
-def test_the_values_of_variables_stand_in_one_private_file_only(env: Env) -> None:
+def test_the_values_of_variables_are_in_one_private_file_only(env: Env) -> None:
     config = Config(agents={"scripted": Profile(program="scripted", env={"MODE": "profile"})})
 
     launch = prepared(env, wants(environment=("TOKEN", "PORT=80")), config)
@@ -180,7 +180,7 @@ def test_the_values_of_variables_stand_in_one_private_file_only(env: Env) -> Non
     assert b"s3cret" not in env.paths.launch(launch.session).read_bytes() + env.paths.fleet_log.read_bytes()
 
 
-def test_a_name_is_cleaned_on_the_way_in(env: Env) -> None:
+def test_a_name_is_cleaned(env: Env) -> None:
     assert "red docs" == prepared(env, wants("\x1b[31mred\ndocs ")).name
 
 
@@ -211,7 +211,7 @@ def test_a_taken_name_leaves_nothing_behind(env: Env, name: str) -> None:
     ],
     ids=lambda value: "" if isinstance(value, NewSession) else getattr(value, "__name__", value),
 )
-def test_what_makes_no_sense_is_refused_and_nothing_is_left(
+def test_an_invalid_session_is_refused_and_nothing_is_left(
     env: Env, wanted: NewSession, error: type[errors.KasmonError], named: str
 ) -> None:
     with pytest.raises(error, match=re.escape(named)):
@@ -221,7 +221,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_left(
     assert () == read_fleet(env.paths).sessions
 
 
-def test_a_folder_is_the_callers_own_if_none_is_given(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_the_callers_own_by_default(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(env.folder)
     (env.folder / "work").mkdir()
 
@@ -257,7 +257,7 @@ def test_a_window_is_opened_beside_a_terminal_that_runs_and_nowhere_else(env: En
         prepared(env, wants("two", parent=beside["runs"]))
 
 
-def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(env: Env) -> None:
+def test_an_unwritable_state_folder_is_an_error_that_names_it(env: Env) -> None:
     env.paths.sessions.rmdir()
     env.paths.sessions.write_text("no folder")
 
@@ -267,7 +267,7 @@ def test_a_state_folder_that_takes_nothing_is_an_error_that_says_so(env: Env) ->
     assert isinstance(refused.value, errors.UnavailableError)
 
 
-def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, tmp_path: Path) -> None:
+def test_no_structured_agent_starts_in_an_untrusted_folder(env: Env, tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.touch(0o700)
     (tmp_path / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "touch"}}}')
@@ -281,7 +281,7 @@ def test_no_structured_agent_is_made_for_a_folder_that_nobody_trusts(env: Env, t
     assert Mode.TMUX is prepared(env, msgspec.structs.replace(wanted, mode=Mode.TMUX), config).mode
 
 
-def test_a_session_uses_the_log_in_of_its_account_and_its_key_is_in_its_own_file_only(env: Env, tmp_path: Path) -> None:
+def test_a_session_uses_the_login_of_its_account_and_its_key_is_in_its_own_file_only(env: Env, tmp_path: Path) -> None:
     program = tmp_path / "claude"
     for each in (program, tmp_path / "codex"):
         each.write_text("#!/bin/sh\n")

@@ -26,7 +26,7 @@ def told(
     return [(one.at, one.state, one.source, one.by) for one in transitions(session, facts, until)]
 
 
-def test_each_change_has_its_source_and_the_fact_that_made_it() -> None:
+def test_each_change_has_its_source_and_its_event() -> None:
     facts = (began(1), said("screen", "idle", 2), said("title", "working", 3), said("screen", "working", 4))
 
     assert [
@@ -35,7 +35,7 @@ def test_each_change_has_its_source_and_the_fact_that_made_it() -> None:
     ] == told(*facts)
 
 
-def test_time_alone_makes_a_change_where_sources_disagree_for_too_long() -> None:
+def test_the_time_alone_makes_a_change_when_sources_disagree_for_too_long() -> None:
     facts = (began(1), said("title", "working", 2), said("screen", "idle", 3))
     doubted = (3 + SETTLE_S, SessionState.UNSURE, "title", BY_TIME)
 
@@ -45,7 +45,7 @@ def test_time_alone_makes_a_change_where_sources_disagree_for_too_long() -> None
     assert [] == told(*facts, until=3.0)[1:]
 
 
-def test_what_is_asked_is_a_change_too_and_the_end_says_why() -> None:
+def test_a_request_is_a_change_too_and_the_end_has_its_reason() -> None:
     request = Request(id=RequestId("abcdefgh-1"), session=ME, kind=RequestKind.PLAN)
     facts = (
         began(1, Mode.SDK),

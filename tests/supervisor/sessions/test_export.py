@@ -44,7 +44,7 @@ def outside(markdown: str) -> list[str]:
     return lines
 
 
-def test_all_that_was_said_and_printed_is_there_in_its_order(here: Paths) -> None:
+def test_all_messages_and_outputs_are_exported_in_order(here: Paths) -> None:
     session = begun(here, "one", TurnStarted(at=OLD, prompt="mend it"), said("done", OLD + 60), mode=Mode.TMUX)
     printed(here, session, "$ make", shown=("ok",)).append(["later"], OLD, gap=True)
     text = as_markdown(here, only(here))
@@ -54,7 +54,7 @@ def test_all_that_was_said_and_printed_is_there_in_its_order(here: Paths) -> Non
     assert "some output was missed here)\nlater\nok\n" in text
 
 
-def test_nothing_foreign_leaves_its_fence(here: Paths) -> None:
+def test_no_foreign_text_leaves_its_fence(here: Paths) -> None:
     begun(here, "one", said(HOSTILE), TurnStarted(at=OLD, prompt=HOSTILE), ToolFinished(at=OLD, call="c", diff=HOSTILE))
     text = as_markdown(here, only(here))
 
@@ -76,13 +76,13 @@ def test_a_span_of_code_and_a_fence_hold_any_text(text: str) -> None:
     assert "\x1b" not in fenced(text)
 
 
-def test_a_fact_at_a_time_that_no_calendar_has_is_written_out_too(here: Paths) -> None:
+def test_an_event_at_an_impossible_time_is_exported_too(here: Paths) -> None:
     begun(here, "one", TurnStarted(at=1e18, prompt="mend it"))
 
     assert "## Prompt, --:--:--\n" in as_markdown(here, only(here))
 
 
-def test_texts_too_long_for_the_log_are_whole_and_one_that_is_gone_is_said_to_be(here: Paths) -> None:
+def test_texts_too_long_for_the_log_are_whole_and_a_missing_one_is_marked(here: Paths) -> None:
     long = "\n".join(f"row {number} of the output" for number in range(20_000))
     session = begun(here, "one", ToolFinished(at=OLD, call="c", output=long))
     assert "row 19999 of the output" in as_markdown(here, only(here))
@@ -95,7 +95,7 @@ def test_texts_too_long_for_the_log_are_whole_and_one_that_is_gone_is_said_to_be
     assert "row 19999" not in text
 
 
-def test_no_secret_of_the_session_is_in_either(here: Paths) -> None:
+def test_no_secret_of_the_session_is_in_the_export(here: Paths) -> None:
     session = begun(here, "one", said('the key "hunter2hunter2"'))
     printed(here, session, "hunter2hunter2")
     here.environment(session).write_bytes(b"API_KEY=hunter2hunter2")
@@ -108,7 +108,7 @@ def test_no_secret_of_the_session_is_in_either(here: Paths) -> None:
     assert [{"n": 0, "at": OLD, "line": "⟨hidden: 14 characters⟩"}] == everything["terminal"]
 
 
-def test_one_turn_is_exported_by_its_number_from_either_end(here: Paths) -> None:
+def test_a_turn_is_exported_by_its_number_from_either_end(here: Paths) -> None:
     turns = [TurnStarted(at=OLD, prompt=f"prompt {number}") for number in (1, 2, 3)]
     begun(here, "one", turns[0], said("answer 1"), turns[1], said("answer 2"), turns[2], said("answer 3"))
     session = only(here)
@@ -139,7 +139,7 @@ class Page(HTMLParser):
 FOREIGN = "<script>alert(1)</script><img src=x onerror=y> [a](javascript:b) ![c](http://d.example) &#x1b;[31m \x1b[2J"
 
 
-def test_a_page_to_share_holds_only_text_and_its_own_style(here: Paths) -> None:
+def test_a_shared_page_has_only_text_and_its_own_style(here: Paths) -> None:
     begun(
         here,
         "one",
@@ -167,7 +167,7 @@ def test_a_page_to_share_holds_only_text_and_its_own_style(here: Paths) -> None:
     assert page.text.count("<script>alert(1)</script>") > 40
 
 
-def test_a_page_to_share_has_no_secret_of_the_session(here: Paths) -> None:
+def test_a_shared_page_has_no_secret_of_the_session(here: Paths) -> None:
     session = begun(here, "one", said('the key "hunter2 & hunter3", and\nsk-ant-0123456789abcdef0123456789abcdef'))
     here.environment(session).write_bytes(b"API_KEY=hunter2 & hunter3")
     text = as_html(here, only(here))
@@ -176,7 +176,7 @@ def test_a_page_to_share_has_no_secret_of_the_session(here: Paths) -> None:
     assert "⟨hidden: 17 characters⟩" in text
 
 
-def test_a_file_that_is_there_is_never_written_over(here: Paths, tmp_path: Path) -> None:
+def test_an_existing_file_is_never_overwritten(here: Paths, tmp_path: Path) -> None:
     begun(here, "one")
     EventLog(here.fleet_log).append(SessionRenamed(at=OLD, session=SessionId("sone"), name="../we ird\n"))
     first = write_beside(tmp_path, only(here), "one")
@@ -197,7 +197,7 @@ def test_a_file_that_is_there_is_never_written_over(here: Paths, tmp_path: Path)
     assert "one" == first.read_text()
 
 
-def test_a_session_that_said_nothing_yet_is_its_head(here: Paths) -> None:
+def test_a_session_without_messages_is_exported_with_its_header(here: Paths) -> None:
     begun(here, "one")
     say(here, only(here).id, MessageWritten(at=OLD, text=""))
 

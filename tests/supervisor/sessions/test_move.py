@@ -34,13 +34,13 @@ def moved(home: Home, session: SessionId, to: Mode, config: Config | None = None
     asyncio.run(move(home.paths, config or Config(), home.session(session), to))
 
 
-def test_where_it_is_already_it_does_not_move(home: Home) -> None:
+def test_a_session_in_the_requested_mode_does_not_move(home: Home) -> None:
     session = home.start("worker")
     with pytest.raises(RefusedError, match="already runs in mode 'sdk'"):
         moved(home, session, Mode.SDK)
 
 
-def test_a_turn_is_never_cut_off(home: Home) -> None:
+def test_a_running_turn_is_never_interrupted(home: Home) -> None:
     session = home.start("worker", "hang")
     until(lambda: home.session(session).state is SessionState.WORKING)
     with pytest.raises(SessionBusyError, match="working") as refusal:
@@ -50,7 +50,7 @@ def test_a_turn_is_never_cut_off(home: Home) -> None:
     assert SessionState.WORKING is home.session(session).state
 
 
-def test_prompts_that_wait_are_not_lost(home: Home) -> None:
+def test_queued_prompts_are_not_lost(home: Home) -> None:
     session = home.start("worker", "hang")
     until(lambda: home.session(session).state is SessionState.WORKING)
     asyncio.run(_queue(home, session))
@@ -64,7 +64,7 @@ async def _queue(home: Home, session: SessionId) -> None:
     await session_operations.send(home.paths, home.session(session), "say later", "idle")
 
 
-def test_a_prompt_that_was_just_given_is_not_lost(home: Home) -> None:
+def test_a_prompt_in_delivery_is_not_lost(home: Home) -> None:
     """Its turn may begin any moment; one that never began is not waited for."""
     session = home.session(home.start("worker"))
     receipt = Receipt(id=ReceiptId("x-r1"), session=session.id, state=ReceiptState.SUBMITTED, text="go", at=time.time())
@@ -85,7 +85,7 @@ def test_a_turn_that_ended_at_its_limit_is_not_waited_for(home: Home) -> None:
         moved(home, session, Mode.TMUX)
 
 
-def test_a_program_that_cannot_go_on_in_a_terminal_stays(home: Home) -> None:
+def test_a_program_that_cannot_be_resumed_in_a_terminal_stays(home: Home) -> None:
     """The scripted agent remembers nothing."""
     session = home.start("worker", "say hello")
     until(lambda: home.session(session).turns == 1 and home.session(session).state is SessionState.IDLE)
@@ -95,7 +95,7 @@ def test_a_program_that_cannot_go_on_in_a_terminal_stays(home: Home) -> None:
     assert home.session(session).exists
 
 
-def test_a_terminal_that_does_not_tell_its_conversation_stays(home: Home) -> None:
+def test_a_terminal_that_reports_no_conversation_stays(home: Home) -> None:
     session = home.start("worker", "say hello", mode=Mode.TMUX)
     until(lambda: [ReceiptState.FINISHED] == [receipt.state for receipt in home.session(session).receipts])
     until(lambda: home.session(session).state is SessionState.IDLE)
@@ -105,7 +105,7 @@ def test_a_terminal_that_does_not_tell_its_conversation_stays(home: Home) -> Non
     assert home.session(session).exists
 
 
-def test_a_terminal_of_which_nobody_can_tell_stays(home: Home) -> None:
+def test_a_terminal_in_an_unknown_state_stays(home: Home) -> None:
     session = home.start("worker", agent="shell", mode=Mode.TMUX, argv=("cat",))
     config = parse('[agents.shell]\nprogram = "cat"\nprotocol = "codex"')
     until(lambda: home.session(session).state is SessionState.UNSURE)
@@ -121,7 +121,7 @@ def test_a_program_without_a_protocol_stays(home: Home) -> None:
     assert home.session(session).exists
 
 
-def test_a_move_that_changes_how_much_it_asks_is_refused_before_anything_ends(home: Home) -> None:
+def test_a_move_to_a_less_strict_permission_mode_is_refused_before_anything_ends(home: Home) -> None:
     """And done where a person agreed; here nothing is there to move to, so it goes on where it was."""
     config, session = codex(home, TALK, policy="granular")
     before = home.session(session)
@@ -134,7 +134,7 @@ def test_a_move_that_changes_how_much_it_asks_is_refused_before_anything_ends(ho
         asyncio.run(move(home.paths, config, now, Mode.SDK, changes_permissions=True))
 
 
-def test_an_agent_cannot_agree_to_a_move_that_changes_how_much_is_asked(home: Home) -> None:
+def test_an_agent_cannot_confirm_a_move_that_changes_the_permission_mode(home: Home) -> None:
     config, session = codex(home, TALK, policy="granular")
     home.paths.config.mkdir(mode=0o700, exist_ok=True)
     home.paths.config_file.write_text(f'[agents.codex]\nprogram = "{config.agents["codex"].program}"\n')
@@ -147,7 +147,7 @@ def test_an_agent_cannot_agree_to_a_move_that_changes_how_much_is_asked(home: Ho
     assert before.generation == home.session(session).generation
 
 
-def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
+def test_a_move_back_keeps_the_permission_mode(home: Home) -> None:
     """The terminal that begins again has the flags of what was in force, and not of the profile."""
     config, session = codex(home, TALK, flags="-a never")
     with pytest.raises(LaunchError, match="continues in its previous mode"):
@@ -158,7 +158,7 @@ def test_where_it_goes_back_it_asks_as_much_as_before(home: Home) -> None:
     assert "never" not in command
 
 
-def test_a_terminal_that_is_restarted_asks_as_much_as_before(home: Home) -> None:
+def test_a_restarted_terminal_keeps_the_permission_mode(home: Home) -> None:
     _, session = codex(home, TALK, flags="-a never")
     for _ in range(2):
         until(lambda: home.session(session).permission_mode == "on-request")
@@ -207,7 +207,7 @@ def codex(home: Home, resumed: str, *, policy: str = "on-request", flags: str = 
     return config, session
 
 
-def test_what_does_not_start_there_goes_on_where_it_was(home: Home) -> None:
+def test_an_agent_that_does_not_start_after_the_move_resumes_in_the_old_mode(home: Home) -> None:
     config, session = codex(home, TALK)
     with pytest.raises(LaunchError, match=r"continues in its previous mode: .*there is none here"):
         moved(home, session, Mode.SDK, config)
@@ -217,7 +217,7 @@ def test_what_does_not_start_there_goes_on_where_it_was(home: Home) -> None:
     assert TerminalConversation(TALK, None) == conversation_of("codex", now.pid or 0)
 
 
-def test_on_the_way_to_a_protocol_what_was_said_in_the_terminal_is_imported(home: Home) -> None:
+def test_a_move_to_structured_imports_the_messages_of_the_terminal(home: Home) -> None:
     config, session = codex(home, TALK)
     item = {"type": "UserMessage", "content": [{"type": "text", "text": "in the terminal"}]}
     at = datetime.now(UTC).isoformat()
@@ -234,7 +234,7 @@ def test_on_the_way_to_a_protocol_what_was_said_in_the_terminal_is_imported(home
     assert "in the terminal" == imported.prompt
 
 
-def test_a_terminal_that_opens_another_conversation_has_not_gone_on(home: Home) -> None:
+def test_a_terminal_that_opens_another_conversation_has_not_resumed(home: Home) -> None:
     config, session = codex(home, OTHER)
     with pytest.raises(LaunchError, match=f"It also did not restart in its previous mode: .*{OTHER}"):
         moved(home, session, Mode.SDK, config)
@@ -252,7 +252,7 @@ def with_accounts(home: Home, config: Config) -> Config:
     return msgspec.structs.replace(config, accounts=accounts)
 
 
-def test_a_conversation_goes_on_with_another_account_and_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversation_moves_to_another_account_and_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KASMO_TEST_KEY", KEY)
     config, session = codex(home, TALK)
     config = with_accounts(home, config)

@@ -27,20 +27,20 @@ from tests.support.supervisor.env import NOW, Env, launch
         ("日本語", "日本語"),
     ],
 )
-def test_a_name_is_shown_cleaned_and_otherwise_as_given(given: str, shown: str) -> None:
+def test_a_name_is_shown_cleaned_and_otherwise_unchanged(given: str, shown: str) -> None:
     assert shown == check_name(given)
 
 
 @pytest.mark.parametrize(
     "name", ["", "   ", "\n", "\x1b[31m", "\x07", "x" * (WIDTH_CELLS + 1), "語" * (WIDTH_CELLS // 2 + 1)]
 )
-def test_a_name_that_shows_nothing_or_is_too_wide_is_refused(name: str) -> None:
+def test_a_name_that_is_blank_or_too_wide_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         check_name(name)
 
 
 @pytest.mark.parametrize("name", ["x" * WIDTH_CELLS, "語" * (WIDTH_CELLS // 2), "e\u0301" * WIDTH_CELLS])
-def test_a_name_may_be_as_wide_as_that(name: str) -> None:
+def test_a_name_of_the_maximum_width_is_accepted(name: str) -> None:
     assert WIDTH_CELLS == width_cells(check_name(name))
 
 
@@ -58,7 +58,7 @@ def names(env: Env) -> list[tuple[str, str]]:
     return [(fact.launch.session, fact.launch.name) for fact in facts if isinstance(fact, SessionCreated)]
 
 
-def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(env: Env) -> None:
+def test_a_taken_name_is_refused_and_nothing_is_written(env: Env) -> None:
     announce(env.paths, created("abcdefgh", "docs"))
     announce(env.paths, created("qrstuvwx", "tests"))
     before = env.paths.fleet_log.read_bytes()
@@ -70,7 +70,7 @@ def test_a_name_that_another_session_has_is_refused_and_nothing_is_written(env: 
     assert before == env.paths.fleet_log.read_bytes()
 
 
-def test_a_name_is_free_when_its_session_is_renamed_or_forgotten(env: Env) -> None:
+def test_a_name_is_free_when_its_session_is_renamed_or_removed(env: Env) -> None:
     announce(env.paths, created("abcdefgh", "docs"))
     announce(env.paths, renamed("abcdefgh", "docs"))
     announce(env.paths, renamed("abcdefgh", "papers"))
@@ -88,7 +88,7 @@ def test_names_that_differ_in_case_are_two(env: Env) -> None:
     assert [("abcdefgh", "docs"), ("qrstuvwx", "Docs")] == names(env)
 
 
-def test_of_many_that_want_one_name_at_once_one_gets_it(env: Env) -> None:
+def test_one_of_many_simultaneous_requests_for_a_name_succeeds(env: Env) -> None:
     def wants(number: int) -> bool:
         try:
             announce(env.paths, created(f"abcdefg{chr(97 + number)}", "docs"))
@@ -101,7 +101,7 @@ def test_of_many_that_want_one_name_at_once_one_gets_it(env: Env) -> None:
     assert 1 == len(list(EventLog(env.paths.fleet_log).read()))
 
 
-def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(env: Env) -> None:
+def test_a_full_fleet_log_is_an_error_that_names_it(env: Env) -> None:
     env.paths.fleet_log.mkdir()
 
     with pytest.raises(UnavailableError, match=r"fleet\.jsonl"):
@@ -109,7 +109,7 @@ def test_a_fleet_log_that_takes_no_line_is_an_error_that_says_so(env: Env) -> No
 
 
 @given(st.lists(st.text(max_size=40), max_size=3))
-def test_checked_tags_are_words_that_can_be_shown_and_are_themselves_valid(texts: list[str]) -> None:
+def test_valid_tags_are_words_that_can_be_displayed_and_stay_valid(texts: list[str]) -> None:
     try:
         tags = check_tags(texts)
     except UsageError:
@@ -129,6 +129,6 @@ def test_tags_are_in_small_letters_each_once_and_sorted() -> None:
 @pytest.mark.parametrize(
     "tag", ["", " ", "-x", "a b", "a,b", "a\tb", "a\x07", "a\u202e", "\u200b", "x" * 33, "語" * 17]
 )
-def test_no_tag_is_refused(tag: str) -> None:
+def test_an_invalid_tag_is_refused(tag: str) -> None:
     with pytest.raises(UsageError):
         check_tags([tag])

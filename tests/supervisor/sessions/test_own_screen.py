@@ -40,7 +40,9 @@ def started(env: Env, *argv: str, permission_mode: str = "") -> None:
 
 @pytest.mark.parametrize("flags", [(), ("-m", "some", "-c", "model_reasoning_effort=low", "--no-daemon")])
 @pytest.mark.parametrize("mode", ["", "plan"])
-def test_it_joins_the_conversation_at_the_socket(env: Env, codex: str, flags: tuple[str, ...], mode: str) -> None:
+def test_the_codex_screen_joins_the_conversation_at_the_socket(
+    env: Env, codex: str, flags: tuple[str, ...], mode: str
+) -> None:
     started(env, codex, *flags, permission_mode=mode)
     screen = find_own_screen(env.paths, SESSION)
 
@@ -60,7 +62,9 @@ def test_it_joins_the_conversation_at_the_socket(env: Env, codex: str, flags: tu
         ((), "never"),
     ],
 )
-def test_a_session_with_permission_flags_has_none(env: Env, codex: str, flags: tuple[str, ...], mode: str) -> None:
+def test_a_session_with_permission_flags_has_no_codex_screen(
+    env: Env, codex: str, flags: tuple[str, ...], mode: str
+) -> None:
     """Codex refuses them for a screen that joins, so `/new` there would do without."""
     started(env, codex, *flags, permission_mode=mode)
 
@@ -77,14 +81,16 @@ def test_a_session_with_permission_flags_has_none(env: Env, codex: str, flags: t
         ({"resume_id": None}, "its codex does not run"),
     ],
 )
-def test_a_session_whose_codex_it_cannot_join_has_none(env: Env, codex: str, more: dict[str, object], why: str) -> None:
+def test_a_session_with_an_old_codex_has_no_codex_screen(
+    env: Env, codex: str, more: dict[str, object], why: str
+) -> None:
     started(env, codex)
 
     with pytest.raises(InteractiveOnlyError, match=why):
         find_own_screen(env.paths, msgspec.structs.replace(SESSION, **more))
 
 
-def test_what_is_at_the_place_of_the_socket_and_is_none_is_not_joined(env: Env, codex: str) -> None:
+def test_an_invalid_socket_is_not_joined(env: Env, codex: str) -> None:
     started(env, codex)
     env.paths.shared_server(SESSION.id).unlink()
     env.paths.shared_server(SESSION.id).write_text("")
@@ -102,5 +108,5 @@ def test_what_is_at_the_place_of_the_socket_and_is_none_is_not_joined(env: Env, 
         ({"mode": Mode.TMUX, "via": "gpu-1"}, True),
     ],
 )
-def test_it_is_offered_where_it_can_be_opened(more: dict[str, object], has_one: bool) -> None:
+def test_the_codex_screen_is_offered_when_it_can_be_opened(more: dict[str, object], has_one: bool) -> None:
     assert has_one is msgspec.structs.replace(SESSION, **more).has_screen

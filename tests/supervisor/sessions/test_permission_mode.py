@@ -25,7 +25,7 @@ T, S = Mode.TMUX, Mode.SDK
         ("opencode acp --agent build", "plan", S, "opencode acp"),
     ],
 )
-def test_the_mode_in_force_replaces_what_the_profile_says(argv: str, mode: str, to: Mode, carried: str) -> None:
+def test_the_mode_in_force_replaces_that_of_the_profile(argv: str, mode: str, to: Mode, carried: str) -> None:
     found = translate(argv.split()[0], argv.split(), mode, to)
 
     assert ("", carried) == (found.problem, " ".join(found.argv))
@@ -48,7 +48,7 @@ REVIEWED = "codex --approve-for-me"
         (REVIEWED, "on-request", CodexPermissions("on-request", WRITE), T, REVIEWED, ""),
     ],
 )  # fmt: skip
-def test_of_codex_policy_and_sandbox_go_along(
+def test_policy_and_sandbox_of_codex_are_kept(
     argv: str, mode: str, told: CodexPermissions, to: Mode, carried: str, own: str
 ) -> None:
     found = translate("codex", argv.split(), mode, to, told)
@@ -83,7 +83,7 @@ def test_of_codex_policy_and_sandbox_go_along(
         ("other", "strict", None, T, "'other'", "other"),
     ],
 )
-def test_what_cannot_go_along_is_said_with_its_reason(
+def test_a_setting_that_cannot_be_kept_is_reported_with_its_reason(
     argv: str, mode: str, told: CodexPermissions | None, to: Mode, why: str, carried: str
 ) -> None:
     """And who agrees gets what asks most of what there is."""
@@ -93,7 +93,7 @@ def test_what_cannot_go_along_is_said_with_its_reason(
     assert carried == " ".join(found.argv)
 
 
-def test_the_dialog_of_a_move_warns_by_the_mode_alone() -> None:
+def test_the_move_dialog_warns_by_the_mode_alone() -> None:
     assert "" == problem_of("claude", "default", T)
     assert "did not report" in problem_of("claude", "", T)
     assert "'untrusted'" in problem_of("codex", "untrusted", T)

@@ -70,13 +70,13 @@ async def test_a_created_session_runs_and_takes_its_first_prompt(env: Env) -> No
     assert "" == (await asyncio.to_thread(launch_of, env.paths, session.id)).prompt
 
 
-async def test_a_session_that_is_over_at_once_was_started_all_the_same(env: Env) -> None:
+async def test_a_session_that_ends_at_once_was_still_started(env: Env) -> None:
     session = await session_operations.create(env.paths, Config(), wanted(prompt="crash 7"))
 
     assert 7 == (await becomes(env, session, lambda now: now.state is SessionState.ENDED)).exit_code
 
 
-async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_why(env: Env) -> None:
+async def test_an_agent_that_does_not_start_leaves_an_ended_session_with_the_reason(env: Env) -> None:
     ready = await asyncio.to_thread(prepare, env.paths, Config(), wanted(prompt="say hello"), NOW)
     broken = msgspec.structs.replace(ready, backend="nobody")
     await asyncio.to_thread(write_private, env.paths.launch(ready.session), msgspec.json.encode(broken))
@@ -97,7 +97,7 @@ async def test_an_agent_that_does_not_start_leaves_an_ended_session_that_says_wh
     assert not [text for text in kept if "hello" in text]
 
 
-async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(env: Env) -> None:
+async def test_a_host_that_cannot_listen_leaves_an_ended_session_with_the_reason(env: Env) -> None:
     ready = await asyncio.to_thread(prepare, env.paths, Config(), wanted(), NOW)
     await asyncio.to_thread(env.paths.socket(ready.session).mkdir)
 
@@ -107,7 +107,9 @@ async def test_a_host_that_cannot_listen_leaves_an_ended_session_that_says_why(e
     assert "cannot listen" in (await seen(env, ready.session)).end_why
 
 
-async def test_a_host_that_dies_leaves_an_ended_session_and_says_why(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_dies_silently_leaves_an_ended_session_with_the_reason(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "no number")
 
     with pytest.raises(errors.HostUnreachableError, match="Python runtime state"):
@@ -118,7 +120,7 @@ async def test_a_host_that_dies_leaves_an_ended_session_and_says_why(env: Env, m
     assert "Python runtime state" in session.end_why
 
 
-async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(env: Env) -> None:
+async def test_an_unreadable_log_is_an_error_that_names_it(env: Env) -> None:
     ready = await asyncio.to_thread(prepare, env.paths, Config(), wanted(), NOW)
     await asyncio.to_thread(env.paths.log(ready.session).mkdir)
 
@@ -126,7 +128,7 @@ async def test_a_log_that_cannot_be_read_is_an_error_that_says_so(env: Env) -> N
         await begin(env.paths, ready)
 
 
-async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> None:
+async def test_two_simultaneous_creations_of_one_name_make_one_session(env: Env) -> None:
     made = await asyncio.gather(
         *(session_operations.create(env.paths, Config(), wanted()) for _ in range(3)), return_exceptions=True
     )
@@ -138,7 +140,7 @@ async def test_two_that_create_one_name_at_once_make_one_session(env: Env) -> No
 # Prompts, answers, interrupts.
 
 
-async def test_a_prompt_is_taken_and_its_receipt_comes_back(env: Env) -> None:
+async def test_a_prompt_is_accepted_and_its_receipt_returned(env: Env) -> None:
     session = await runs(env)
 
     receipt = await session_operations.send(env.paths, session, "say one more thing")
@@ -147,7 +149,7 @@ async def test_a_prompt_is_taken_and_its_receipt_comes_back(env: Env) -> None:
     await becomes(env, session.id, lambda now: now.last_line == "one more thing")
 
 
-async def test_a_prompt_that_would_not_wait_is_refused_while_the_agent_works(env: Env) -> None:
+async def test_a_prompt_with_refuse_is_refused_while_the_agent_works(env: Env) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
 
     with pytest.raises(errors.SessionBusyError):
@@ -182,7 +184,7 @@ async def test_an_interrupt_ends_the_turn_and_not_the_agent(env: Env) -> None:
     ("prompts", "said"),
     [(1, "the queued prompt is sent now"), (2, "the next of 2 queued prompts is sent now")],
 )
-async def test_an_interrupt_says_what_becomes_of_the_queue(env: Env, prompts: int, said: str) -> None:
+async def test_an_interrupt_reports_the_state_of_the_queue(env: Env, prompts: int, said: str) -> None:
     session = await runs(env, prompt="hang", state=SessionState.WORKING)
     for _ in range(prompts):
         await session_operations.send(env.paths, session, "say next", "idle")
@@ -293,7 +295,7 @@ async def test_two_restarts_at_once_start_one_agent(env: Env) -> None:
     assert [1, 2] == generations
 
 
-async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_be_restarted(env: Env) -> None:
+async def test_after_its_host_was_killed_a_session_is_lost_has_no_requests_and_can_be_restarted(env: Env) -> None:
     session = await runs(env, prompt="ask rm -r build", state=SessionState.ASKING)
     await asyncio.to_thread(env.kill_host, session.id)
 
@@ -310,7 +312,7 @@ async def test_after_its_host_was_killed_a_session_is_lost_asks_nothing_and_can_
     assert (2, ()) == (now.generation, now.requests)
 
 
-async def test_a_running_session_is_not_forgotten(env: Env) -> None:
+async def test_a_running_session_is_not_removed(env: Env) -> None:
     session = await runs(env)
 
     with pytest.raises(errors.RefusedError, match="stop"):
@@ -319,7 +321,7 @@ async def test_a_running_session_is_not_forgotten(env: Env) -> None:
     assert session.id == (await seen(env, session.id)).id
 
 
-async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -> None:
+async def test_a_removed_session_leaves_its_log_and_frees_its_name(env: Env) -> None:
     session = await runs(env)
     await session_operations.stop(env.paths, session)
 
@@ -334,7 +336,7 @@ async def test_a_forgotten_session_leaves_its_log_and_frees_its_name(env: Env) -
 # Names and looks.
 
 
-async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: Env) -> None:
+async def test_a_rename_is_visible_to_all_and_refused_for_a_taken_name(env: Env) -> None:
     for number in ("aaaaaaaa", "bbbbbbbb"):
         await asyncio.to_thread(env.has, number, ended(), name=f"name {number[0]}")
     session = await seen(env, "aaaaaaaa")
@@ -346,7 +348,7 @@ async def test_a_rename_is_seen_by_all_and_refused_where_the_name_is_taken(env: 
     assert "papers" == (await seen(env, "aaaaaaaa")).name
 
 
-async def test_two_callers_who_tag_a_session_at_once_both_do(env: Env) -> None:
+async def test_two_simultaneous_tag_changes_are_both_applied(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
     session = await seen(env, "aaaaaaaa")
 
@@ -363,7 +365,7 @@ async def test_two_callers_who_tag_a_session_at_once_both_do(env: Env) -> None:
     assert 17 == len((await seen(env, "aaaaaaaa")).tags)
 
 
-async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
+async def test_a_restart_keeps_the_new_name(env: Env) -> None:
     session = await runs(env)
     await session_operations.stop(env.paths, session)
     await list_entry.rename(env.paths, session, "papers")
@@ -374,7 +376,7 @@ async def test_the_new_name_goes_along_with_a_restart(env: Env) -> None:
     assert "papers" == (await seen(env, session.id)).name
 
 
-async def test_a_structured_session_has_no_pane_to_look_at_or_sit_down_at(env: Env) -> None:
+async def test_a_structured_session_has_no_pane_to_show_or_attach(env: Env) -> None:
     session = Session(id=SessionId("aaaaaaaa"), name="docs", mode=Mode.SDK)
 
     for act in (session_operations.pane, session_operations.attach_argv):
@@ -421,7 +423,7 @@ def test_a_range_counts_from_the_first_line_or_from_the_last(start: int | None, 
 # Waiting.
 
 
-async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(env: Env) -> None:
+async def test_waiting_ends_when_all_match_or_with_any_when_one_does(env: Env) -> None:
     working = await runs(env, "one", "hang", SessionState.WORKING)
     idle = await runs(env, "two")
     goal = [SessionState.IDLE]
@@ -433,7 +435,7 @@ async def test_waiting_ends_when_all_are_there_or_with_any_when_one_is(env: Env)
     assert [working.id, idle.id] == [session.id for session in await both]
 
 
-async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None:
+async def test_waiting_for_an_impossible_state_ends(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
     gone = SessionId("aaaaaaaa")
 
@@ -444,7 +446,7 @@ async def test_waiting_for_what_cannot_come_true_any_more_ends(env: Env) -> None
         await wait_for(env.paths, [SessionId("zzzzzzzz")], [SessionState.IDLE], timeout_s=20)
 
 
-async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None:
+async def test_waiting_for_a_lost_session_reports_it_as_lost(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", SessionStarted(at=NOW))
     lost = SessionId("aaaaaaaa")
 
@@ -454,7 +456,7 @@ async def test_waiting_for_a_lost_session_says_that_it_is_lost(env: Env) -> None
     assert [lost] == [session.id for session in await wait_for(env.paths, [lost], [SessionState.LOST], timeout_s=20)]
 
 
-async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_not_for_any(env: Env) -> None:
+async def test_one_of_several_that_became_impossible_ends_the_wait_for_all_but_not_for_any(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
     working = await runs(env, "one", "hang", SessionState.WORKING)
     both, goal = [SessionId("aaaaaaaa"), working.id], [SessionState.IDLE]
@@ -466,13 +468,13 @@ async def test_of_several_one_that_cannot_any_more_ends_the_waiting_for_all_but_
     assert [working.id] == [session.id for session in await either]
 
 
-async def test_what_is_so_already_needs_no_time(env: Env) -> None:
+async def test_a_state_that_already_holds_is_returned_at_once(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa", ended())
 
     assert await wait_for(env.paths, [SessionId("aaaaaaaa")], [SessionState.ENDED], timeout_s=0)
 
 
-async def test_waiting_has_an_end(env: Env) -> None:
+async def test_a_wait_has_a_time_limit(env: Env) -> None:
     await asyncio.to_thread(env.has, "aaaaaaaa")
     await asyncio.to_thread(env.hosts, "aaaaaaaa")
     with pytest.raises(errors.TimedOutError):
@@ -485,7 +487,7 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(
 
 
 @pytest.mark.parametrize(("program", "by"), [("input()", signal.SIGTERM), (STUBBORN, signal.SIGKILL)])
-def test_an_orphan_is_ended_before_its_conversation_goes_on_elsewhere(
+def test_an_orphan_is_ended_before_its_conversation_continues_elsewhere(
     program: str, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kasmon.supervisor.sessions.handover.GRACE_S", 0.2 if by is signal.SIGKILL else 10)
@@ -537,7 +539,7 @@ def remains(mark: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv, stdin=subprocess.PIPE, env=environment, start_new_session=True)
 
 
-async def test_a_restart_ends_what_an_agent_left_that_died_with_its_host(env: Env) -> None:
+async def test_a_restart_ends_the_processes_of_an_agent_that_died_with_its_host(env: Env) -> None:
     agent = subprocess.Popen([sys.executable, "-c", ""])
     session = SessionId("aaaaaaaa")
 
@@ -587,7 +589,7 @@ CHILD_OF_ITS_OWN = (
 )
 
 
-async def test_a_stop_ends_the_agent_that_lost_its_host_with_what_it_started(env: Env) -> None:
+async def test_a_stop_ends_the_agent_that_lost_its_host_with_its_children(env: Env) -> None:
     agent = subprocess.Popen(
         [sys.executable, "-c", CHILD_OF_ITS_OWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -18,16 +18,16 @@ OTHER = "ffffffff-1111-4222-8333-0123456789ab"
         ("gemini", ("gemini", "--model", "opus", "--resume", TALK)),
     ],
 )
-def test_each_agent_goes_on_by_its_own_means(program: str, argv: tuple[str, ...]) -> None:
+def test_each_agent_is_resumed_by_its_own_arguments(program: str, argv: tuple[str, ...]) -> None:
     assert argv == add_conversation(program, (program, "--model", "opus"), TALK)
 
 
-def test_for_other_programs_nobody_knows_how() -> None:
+def test_other_programs_cannot_be_resumed() -> None:
     assert add_conversation("vim", ("vim",), TALK) is None
 
 
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode", "gemini"])
-def test_one_that_went_on_before_goes_on_with_the_newest_conversation_alone(program: str) -> None:
+def test_a_session_that_was_resumed_before_continues_with_the_newest_conversation_alone(program: str) -> None:
     argv = (program, "--model", "opus")
     before = add_conversation(program, argv, OTHER)
     assert before is not None

@@ -44,7 +44,7 @@ async def terminal(env: Env, name: str = "docs", parent: SessionId | None = None
     return await seen(env, session, lambda now: now.exists)
 
 
-async def test_a_terminal_session_is_told_things_read_and_looked_at(env: Env) -> None:
+async def test_a_terminal_session_is_prompted_read_and_captured(env: Env) -> None:
     session = await terminal(env)
 
     assert ReceiptState.SUBMITTED is (await session_operations.send(env.paths, session, "and more")).state
@@ -69,7 +69,7 @@ async def test_a_window_beside_another_is_a_child_with_a_log_of_its_own(env: Env
     assert (await seen(env, parent.id)).exists
 
 
-async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(env: Env) -> None:
+async def test_a_terminal_is_stopped_renamed_restarted_and_removed(env: Env) -> None:
     session = await terminal(env)
     await session_operations.stop(env.paths, session)
     stopped = await seen(env, session.id)
@@ -87,7 +87,7 @@ async def test_a_terminal_is_stopped_renamed_restarted_and_forgotten(env: Env) -
     assert () == (await asyncio.to_thread(read_fleet, env.paths)).sessions
 
 
-async def test_when_the_tmux_host_is_killed_its_sessions_are_unsure_until_a_wish_brings_it_back(env: Env) -> None:
+async def test_when_the_tmux_host_is_killed_its_sessions_are_unsure_until_a_command_restarts_it(env: Env) -> None:
     session = await terminal(env)
     host = await asyncio.to_thread(lock_holder, env.paths.tmux_host_lock)
     await asyncio.to_thread(end, host or 0)
@@ -114,7 +114,9 @@ async def test_when_the_tmux_server_is_killed_its_sessions_are_lost_and_can_be_r
     assert 2 == (await seen(env, session.id, lambda now: now.state in ALIVE)).generation
 
 
-async def test_without_tmux_a_terminal_session_ended_and_says_why(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_tmux_a_terminal_session_has_ended_with_the_reason(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KASMON_TMUX", "/no/such/tmux")
 
     with pytest.raises(KasmonError, match="/no/such/tmux"):
@@ -145,7 +147,9 @@ while data := os.read(0, 65536):
 
 
 @pytest.mark.parametrize("obeys", [True, False])
-async def test_only_an_ended_turn_was_interrupted(env: Env, monkeypatch: pytest.MonkeyPatch, obeys: bool) -> None:
+async def test_only_a_turn_that_has_ended_is_reported_as_interrupted(
+    env: Env, monkeypatch: pytest.MonkeyPatch, obeys: bool
+) -> None:
     monkeypatch.setattr(session_operations, "INTERRUPT_S", 20.0 if obeys else 0.3)
     argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", *(["obeys"] if obeys else []))
     id_ = await session_operations.create(env.paths, Config(), NewSession(name="docs", argv=argv, workdir="/"))
@@ -160,7 +164,9 @@ async def test_only_an_ended_turn_was_interrupted(env: Env, monkeypatch: pytest.
             await session_operations.interrupt(env.paths, session)
 
 
-async def test_after_an_interrupt_an_unknown_state_is_an_unknown_end(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_an_unknown_state_after_an_interrupt_the_end_of_the_turn_is_unknown_too(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(session_operations, "INTERRUPT_S", 1.0)
     argv = (sys.executable, "-c", SPEAKER, "nothing", "busy", "falls-silent")
     config = Config(agents={"speaker": Profile(program=sys.executable)})
@@ -172,7 +178,7 @@ async def test_after_an_interrupt_an_unknown_state_is_an_unknown_end(env: Env, m
     assert SessionState.UNSURE is (await seen(env, id_, lambda _: True)).state
 
 
-async def test_what_was_just_sent_is_waited_for_though_the_agent_is_idle_still(env: Env) -> None:
+async def test_a_prompt_just_sent_is_waited_for_though_the_agent_is_still_idle(env: Env) -> None:
     go = env.folder / "go"
     argv = (sys.executable, "-c", SPEAKER, str(go))
     id_ = await session_operations.create(env.paths, Config(), NewSession(name="docs", argv=argv, workdir="/"))

@@ -67,7 +67,7 @@ def receipts(home: Home, session: SessionId) -> tuple[Receipt, ...]:
     return home.session(session).receipts
 
 
-def test_a_watcher_is_told_of_a_turn_that_ended_with_its_last_line_as_data(home: Home) -> None:
+def test_a_watcher_gets_a_turn_that_ended_with_its_last_line_as_data(home: Home) -> None:
     watched = Watched(home)
     watched.turn(watched.api, "say all green")
     watched.step()
@@ -84,7 +84,7 @@ def test_a_watcher_is_told_of_a_turn_that_ended_with_its_last_line_as_data(home:
     assert 1 == len(watched.told()), "what ended before it began is no news"
 
 
-def test_no_secret_of_a_session_is_told(home: Home) -> None:
+def test_no_secret_of_a_session_is_sent(home: Home) -> None:
     watched = Watched(home)
     write_private(home.paths.environment(watched.api), b"API_KEY=hunter2hunter2")
     watched.turn(watched.api, "say key hunter2hunter2")
@@ -94,7 +94,7 @@ def test_no_secret_of_a_session_is_told(home: Home) -> None:
     assert "> key ⟨hidden" in prompt
 
 
-def test_a_watcher_that_asks_is_neither_restarted_nor_told(home: Home) -> None:
+def test_a_watcher_that_asks_is_neither_restarted_nor_prompted(home: Home) -> None:
     watched = Watched(home, agent="scripted")
     home.prompt(watched.watch, "ask git push")
     until(lambda: home.session(watched.watch).requests, what="the request")
@@ -105,7 +105,7 @@ def test_a_watcher_that_asks_is_neither_restarted_nor_told(home: Home) -> None:
     assert (1, 1, ["ask git push"]) == (now.generation, len(now.requests), [text for text, _ in watched.told()])
 
 
-def test_it_is_told_of_a_request_which_still_waits_for_a_person(home: Home) -> None:
+def test_a_watcher_gets_an_open_request_for_the_user(home: Home) -> None:
     watched = Watched(home, on=("request",))
     home.prompt(watched.api, "ask git push")
     until(lambda: home.session(watched.api).requests, what="the request")
@@ -136,7 +136,7 @@ def test_a_watcher_that_answers_the_request_is_refused_and_the_request_waits_on(
     assert [] == home.facts(RequestAnswered, api)
 
 
-def test_it_is_told_once_of_checks_that_failed_with_their_names(
+def test_a_watcher_gets_failed_checks_once_with_their_names(
     home: Home, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo.git("remote", "add", "origin", ADDRESSES["gh"])
@@ -163,7 +163,7 @@ def test_it_is_told_once_of_checks_that_failed_with_their_names(
     assert "peer" == by
 
 
-def test_nothing_is_told_about_itself_and_more_than_the_limit_waits(home: Home) -> None:
+def test_a_watcher_gets_nothing_about_itself_and_prompts_over_the_limit_wait(home: Home) -> None:
     watched = Watched(home, per_hour=1)
     watched.turn(watched.watch, "say about me")
     watched.step()
@@ -180,7 +180,7 @@ def test_nothing_is_told_about_itself_and_more_than_the_limit_waits(home: Home) 
     assert 1 == len(read_sent(home.paths, "watch"))
 
 
-def test_a_watcher_that_is_missing_is_started_with_its_profile(home: Home) -> None:
+def test_a_missing_watcher_is_started_with_its_profile(home: Home) -> None:
     rule = WatchRule(session="watch", agent="scripted", folder="/", prompt=TASK)
     api, feeder = home.start("api"), Feeder(home.paths)
     config = Config(watch=(rule,))

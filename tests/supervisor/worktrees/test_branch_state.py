@@ -28,7 +28,7 @@ def figures(state: BranchState) -> tuple[int, int, int, int, int]:
     return state.ahead, state.behind, state.staged, state.unstaged, state.untracked
 
 
-def test_a_new_worktree_has_nothing_left_to_do(repo: Repo) -> None:
+def test_a_new_worktree_has_no_open_work(repo: Repo) -> None:
     state = read_state(create(repo))
 
     assert ("kasmon/fix", repo.head, "main", "refs/heads/main", repo.head) == (
@@ -62,7 +62,7 @@ def test_it_counts_commits_on_both_sides_and_files_of_each_kind(repo: Repo) -> N
 
 
 @pytest.mark.parametrize("base", ["v1", "origin/topic", "topic", "first"])
-def test_only_a_branch_as_base_moves(repo: Repo, base: str) -> None:
+def test_only_a_branch_as_base_follows(repo: Repo, base: str) -> None:
     first = repo.head
     repo.git("branch", "topic")
     repo.git("tag", "--annotate", "-m", "one", "v1")
@@ -121,7 +121,7 @@ def test_unrelated_commits_cannot_be_compared_for_conflicts(repo: Repo) -> None:
     assert read_state(tree).conflicts is None
 
 
-def test_it_tells_what_is_pushed(repo: Repo, tmp_path: Path) -> None:
+def test_it_shows_what_is_pushed(repo: Repo, tmp_path: Path) -> None:
     repo.git("clone", "--quiet", "--bare", str(repo.folder), str(tmp_path / "remote.git"))
     repo.git("remote", "add", "origin", str(tmp_path / "remote.git"))
     tree = create(repo)
@@ -167,7 +167,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return noted
 
 
-def test_git_runs_only_for_worktrees_that_changed(repo: Repo, calls: Path) -> None:
+def test_git_runs_only_for_changed_worktrees(repo: Repo, calls: Path) -> None:
     trees = [create(repo, name) for name in "abc"]
     states = BranchStates()
     first = states.read(trees)
@@ -183,7 +183,7 @@ def test_git_runs_only_for_worktrees_that_changed(repo: Repo, calls: Path) -> No
 
 
 @pytest.mark.parametrize("change", ["commit", "stage", "base", "push"])
-def test_what_changes_in_the_git_folder_is_noticed_without_a_hint(repo: Repo, change: str) -> None:
+def test_a_change_in_the_git_folder_is_detected_without_a_hint(repo: Repo, change: str) -> None:
     tree = create(repo)
     path = Path(tree.path)
     (path / "new.txt").write_text("new\n")
@@ -202,7 +202,7 @@ def test_what_changes_in_the_git_folder_is_noticed_without_a_hint(repo: Repo, ch
     assert before != states.read([tree], changed=())[tree.path]
 
 
-def test_a_worktree_that_is_gone_has_no_state(repo: Repo) -> None:
+def test_a_missing_worktree_has_no_state(repo: Repo) -> None:
     tree = create(repo)
     repo.git("worktree", "remove", tree.path)
 

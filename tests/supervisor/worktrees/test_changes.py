@@ -23,7 +23,7 @@ from tests.support.git_repo import Repo
 pytestmark = pytest.mark.usefixtures("no_git_config")
 
 
-def test_what_changed_is_committed_uncommitted_new_and_gone(repo: Repo, tree: Path) -> None:
+def test_committed_uncommitted_new_and_deleted_files_are_listed(repo: Repo, tree: Path) -> None:
     base = repo.head
     repo.commit("sub/committed.txt", at=tree)
     (tree / "file0.txt").unlink()
@@ -35,13 +35,13 @@ def test_what_changed_is_committed_uncommitted_new_and_gone(repo: Repo, tree: Pa
     assert changed_files(tree, base) == changed_files(tree / "sub", base)
 
 
-def test_nothing_changed_is_nothing(repo: Repo, tree: Path) -> None:
+def test_without_a_change_the_list_is_empty(repo: Repo, tree: Path) -> None:
     assert () == changed_files(tree, repo.head)
     assert "" == diff(tree, repo.head)
 
 
 @pytest.mark.parametrize("habit", ["diff.noprefix", "diff.mnemonicPrefix"])
-def test_the_diff_names_files_alike_whatever_a_persons_own_git_shows(repo: Repo, tree: Path, habit: str) -> None:
+def test_the_diff_names_files_equally_under_any_git_config(repo: Repo, tree: Path, habit: str) -> None:
     repo.git("config", habit, "true")
     (tree / "file0.txt").write_text("another\n")
     (tree / "new.txt").write_text("brand new\n")
@@ -91,7 +91,7 @@ def test_the_diff_of_new_files_is_that_of_git(repo: Repo) -> None:
     assert [] == list(new_file_diffs(repo.folder, ["gone", "folder"]))
 
 
-def test_a_diff_that_is_too_long_still_has_each_file(repo: Repo, tree: Path) -> None:
+def test_an_overlong_diff_still_lists_each_file(repo: Repo, tree: Path) -> None:
     """The long one is not the last one. A file that is larger still is binary, so that git does not compare it."""
     repo.commit("huge.txt", "x\n", at=tree)
     base = repo.git("rev-parse", "HEAD", at=tree)
@@ -109,7 +109,7 @@ def test_a_diff_that_is_too_long_still_has_each_file(repo: Repo, tree: Path) -> 
     assert shown.endswith("+++ b/small.txt\n@@ -0,0 +1 @@\n+small\n")
 
 
-def test_a_folder_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="is gone"):
         changed_files(tmp_path / "gone", "HEAD")
 
@@ -137,7 +137,7 @@ def changes(repo: Repo, tree: Path) -> dict[str, Callable[[], object]]:
     }
 
 
-def test_any_change_makes_another_state_and_a_look_makes_none(repo: Repo, tree: Path) -> None:
+def test_any_change_makes_another_state_and_reading_makes_none(repo: Repo, tree: Path) -> None:
     states = [state_digest(tree)]
     for name, change in changes(repo, tree).items():
         change()

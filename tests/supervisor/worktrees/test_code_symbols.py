@@ -34,7 +34,7 @@ def test_definitions_of_common_languages_are_found_with_file_and_line(tmp_path: 
     } == set(found)
 
 
-def test_outside_of_a_repository_there_are_none(tmp_path: Path) -> None:
+def test_outside_of_a_repository_there_are_no_symbols(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def there(): ...\n")
 
     assert [] == find_symbols(tmp_path / "missing")

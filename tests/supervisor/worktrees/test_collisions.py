@@ -64,7 +64,7 @@ def test_two_worktrees_that_change_one_file_are_marked_on_both(repo: Path) -> No
     assert [("one", "a.txt", False)] == [(other, hit.file, hit.lines) for other, hit in sweep.hits[SessionId("two")]]
 
 
-def test_the_same_lines_are_told_also_once_they_are_committed(repo: Path) -> None:
+def test_equal_lines_are_reported_also_once_they_are_committed(repo: Path) -> None:
     change(repo, "one", 4)
     git(repo.parent / "one", "commit", "-qam", "changed")
     change(repo, "two", 4)
@@ -93,7 +93,7 @@ def test_two_sessions_in_one_worktree_share_it_on_purpose(repo: Path) -> None:
     )
 
 
-def test_a_folder_in_no_repository_is_left_out(repo: Path, tmp_path: Path) -> None:
+def test_a_folder_outside_of_a_repository_is_left_out(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
 
     assert (
@@ -104,7 +104,7 @@ def test_a_folder_in_no_repository_is_left_out(repo: Path, tmp_path: Path) -> No
     )
 
 
-def test_only_what_changed_is_looked_at_again(repo: Path) -> None:
+def test_only_changed_files_are_read_again(repo: Path) -> None:
     radar = CollisionDetector(alone=True)
     radar.sweep(both(repo))
     change(repo, "one", 4)
@@ -122,7 +122,7 @@ async def until(seen: AsyncIterator[CollisionSweep], name: str, *files: str) -> 
                 return
 
 
-async def test_a_change_is_told_when_it_happens(repo: Path) -> None:
+async def test_a_change_is_reported_when_it_happens(repo: Path) -> None:
     seen = sweeps(lambda: tuple(both(repo)), FolderWatch(), alone=True)
     await until(seen, "one")
     change(repo, "one", 4)
@@ -130,7 +130,7 @@ async def test_a_change_is_told_when_it_happens(repo: Path) -> None:
     await until(seen, "one", "a.txt")
 
 
-async def test_a_session_that_comes_is_seen(repo: Path) -> None:
+async def test_a_new_session_is_included(repo: Path) -> None:
     live: list[Session] = []
     seen = sweeps(lambda: tuple(live), FolderWatch(), alone=True)
     assert {} == (await anext(seen)).files
@@ -139,7 +139,7 @@ async def test_a_session_that_comes_is_seen(repo: Path) -> None:
     await until(seen, "two")
 
 
-def test_a_worktree_without_another_one_is_not_even_looked_at(repo: Path, tmp_path: Path) -> None:
+def test_a_single_worktree_is_not_read(repo: Path, tmp_path: Path) -> None:
     change(repo, "one", 4)
     radar = CollisionDetector()
 

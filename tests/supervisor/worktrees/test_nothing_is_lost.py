@@ -500,7 +500,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
-def test_each_content_stays_in_any_order_of_work_failure_and_removal(repo: Repo, tmp_path: Path, seed: int) -> None:
+def test_all_content_stays_in_any_order_of_new_work_failure_and_removal(repo: Repo, tmp_path: Path, seed: int) -> None:
     walk = Walk(repo, tmp_path / "remote.git", seed)
     before = walk.of_checkout()
 
@@ -523,7 +523,9 @@ def test_each_content_stays_in_any_order_of_work_failure_and_removal(repo: Repo,
         *(pytest.param(*each, marks=pytest.mark.nightly) for each in (("sparse", 2), ("bare", 3), ("submodule", 4))),
     ],
 )
-def test_each_content_stays_or_is_named_in_any_finish_order(repo: Repo, tmp_path: Path, kind: str, seed: int) -> None:
+def test_all_content_stays_or_is_named_in_any_order_of_finishes_and_discards(
+    repo: Repo, tmp_path: Path, kind: str, seed: int
+) -> None:
     (tmp_path / ".gitconfig").write_text(CONFIG)
     walk = Walk(repo, tmp_path / "remote.git", seed, finishes=True, kind=kind)
 

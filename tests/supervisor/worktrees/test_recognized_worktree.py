@@ -30,7 +30,9 @@ def repo(tmp_path: Path) -> Repo:
         (("CLAUDE",), "main", "HEAD"),
     ],
 )
-def test_a_branch_log_names_its_base(repo: Repo, tmp_path: Path, base: tuple[str, ...], name: str, commit: str) -> None:
+def test_the_log_of_the_branch_names_its_base(
+    repo: Repo, tmp_path: Path, base: tuple[str, ...], name: str, commit: str
+) -> None:
     base = (f"{repo.head}^{{commit}}",) if base == ("CLAUDE",) else base  # as claude 2.1 does
     repo.git("worktree", "add", "-q", "-b", "me/fix", "../tree", *base)
     repo.commit("sub/mine", at=tmp_path / "tree")
@@ -56,7 +58,9 @@ def test_a_main_checkout_a_submodule_a_detached_worktree_and_a_broken_one_are_no
         assert recognize(str(folder)) is None
 
 
-def test_the_worktree_an_agent_changed_to_counts(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worktree_that_an_agent_changed_to_is_recognized(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repo.git("worktree", "add", "-q", "-b", "worktree-fix", "../tree")
     monkeypatch.chdir(tmp_path / "tree")
     one = session("x", pid=os.getpid(), workdir=str(repo.folder))

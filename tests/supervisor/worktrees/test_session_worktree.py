@@ -50,7 +50,7 @@ def snapshot(repo: Repo) -> tuple[str, ...]:
 # Where it begins
 
 
-def test_it_is_beside_the_repository_on_a_new_branch_from_the_current_one(repo: Repo, tmp_path: Path) -> None:
+def test_a_worktree_is_beside_the_repository_on_a_new_branch_from_the_current_one(repo: Repo, tmp_path: Path) -> None:
     work = create(repo.folder)
 
     assert tmp_path / "repo-worktrees" / "fix-login" == work
@@ -59,7 +59,7 @@ def test_it_is_beside_the_repository_on_a_new_branch_from_the_current_one(repo: 
     assert 0o700 == work.parent.stat().st_mode & 0o777
 
 
-def test_of_the_users_own_only_a_branch_is_added(repo: Repo) -> None:
+def test_only_a_branch_is_added_to_the_users_repository(repo: Repo) -> None:
     (repo.folder / "file0.txt").write_text("staged\n")
     repo.git("add", "file0.txt")
     repo.git("stash")
@@ -189,7 +189,7 @@ def test_names_are_unique(repo: Repo) -> None:
     assert ("fix-login-3", "kasmon/fix-login-3") == (work.name, tree_of(work).branch)
 
 
-def test_a_folder_that_is_taken_is_left_alone(repo: Repo, tmp_path: Path) -> None:
+def test_an_existing_folder_is_left_alone(repo: Repo, tmp_path: Path) -> None:
     taken = tmp_path / "repo-worktrees" / "fix-login"
     taken.mkdir(parents=True)
 
@@ -197,7 +197,7 @@ def test_a_folder_that_is_taken_is_left_alone(repo: Repo, tmp_path: Path) -> Non
     assert [] == list(taken.iterdir())
 
 
-def test_a_branch_may_be_named_and_one_that_exists_is_taken_only_if_asked_for(repo: Repo) -> None:
+def test_a_branch_may_be_named_and_an_existing_one_is_used_only_on_request(repo: Repo) -> None:
     repo.git("branch", "topic")
     repo.commit("second.txt")
 
@@ -221,7 +221,7 @@ def test_a_branch_that_is_checked_out_is_refused_and_leaves_nothing(repo: Repo, 
     assert not (tmp_path / "repo-worktrees").exists()
 
 
-def test_a_branch_that_git_cannot_have_beside_another_is_refused_with_the_reason(repo: Repo) -> None:
+def test_a_branch_that_git_refuses_beside_another_is_refused_with_the_reason(repo: Repo) -> None:
     repo.git("branch", "kasmon")
 
     with pytest.raises(RefusedError, match="git cannot create 'kasmon/fix-login' next to it"):
@@ -248,7 +248,7 @@ def test_a_session_name_becomes_a_harmless_part_of_a_path(name: str, expected: s
     assert expected == slug(name)
 
 
-def test_a_session_name_of_signs_only_is_refused() -> None:
+def test_a_session_name_without_letters_is_refused() -> None:
     with pytest.raises(UsageError, match="no letter and no digit"):
         slug("💥--")
 
@@ -318,7 +318,7 @@ def test_a_failed_start_leaves_nothing(repo: Repo, tmp_path: Path) -> None:
     assert not Path(tree.path).exists()
 
 
-def test_a_failed_start_keeps_what_is_in_the_worktree_and_names_it(repo: Repo) -> None:
+def test_a_failed_start_keeps_and_names_the_files_in_the_worktree(repo: Repo) -> None:
     hook = repo.folder / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\necho mine >work.txt\n")
     hook.chmod(0o755)
@@ -333,7 +333,7 @@ def test_a_failed_start_keeps_what_is_in_the_worktree_and_names_it(repo: Repo) -
     assert "mine\n" == (Path(tree.path) / "work.txt").read_text()
 
 
-def test_one_that_was_discarded_before_its_session_began_is_created_again(repo: Repo) -> None:
+def test_a_worktree_discarded_before_its_session_started_is_created_again(repo: Repo) -> None:
     work = create(repo.folder)
     assert "" == session_worktree.discard(tree_of(work))
 
@@ -342,7 +342,7 @@ def test_one_that_was_discarded_before_its_session_began_is_created_again(repo: 
     assert tree_of(work).base == repo.git("rev-parse", "HEAD", at=work)
 
 
-def test_one_that_was_deleted_later_is_not_created_again(repo: Repo) -> None:
+def test_a_worktree_deleted_later_is_not_created_again(repo: Repo) -> None:
     work = create(repo.folder)
     subprocess.run(["rm", "-r", str(work)], check=True)
 
@@ -352,7 +352,7 @@ def test_one_that_was_deleted_later_is_not_created_again(repo: Repo) -> None:
     assert f"worktree add --force {work} kasmon/fix-login" in told.value.hint
 
 
-def test_uncommitted_work_of_the_checkout_is_said_to_be_missing(repo: Repo) -> None:
+def test_uncommitted_work_of_the_checkout_is_reported_as_missing(repo: Repo) -> None:
     (repo.folder / "file0.txt").write_text("changed\n")
 
     assert any("will be missing" in remark for remark in tree_of(create(repo.folder)).remarks)
@@ -412,7 +412,7 @@ def test_a_pull_request_is_fetched_and_no_ref_changes(
     assert before == snapshot(repo)
 
 
-def test_without_gh_it_is_said_what_is_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_gh_it_is_reported_as_missing(repo: Repo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     git = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout.strip()
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "git").symlink_to(git)
@@ -432,7 +432,7 @@ def test_the_reason_of_gh_is_shown(repo: Repo, gh: Callable[[str, int], Path]) -
 
 
 @pytest.mark.parametrize("answer", ["", "[]", '{"headRefOid": "--all", "url": ""}'])
-def test_an_answer_that_gh_never_gives_is_an_error(repo: Repo, gh: Callable[[str], Path], answer: str) -> None:
+def test_an_answer_of_gh_that_never_comes_is_an_error(repo: Repo, gh: Callable[[str], Path], answer: str) -> None:
     gh(answer)
 
     with pytest.raises(UnavailableError, match="7"):
@@ -455,7 +455,7 @@ def test_a_pull_request_is_named_by_its_number(repo: Repo, number: str) -> None:
         create(repo.folder, base=f"pr:{number}")
 
 
-def test_where_a_folder_is(repo: Repo, tmp_path: Path) -> None:
+def test_a_folder_is_located_in_its_repository(repo: Repo, tmp_path: Path) -> None:
     location = locate(repo.folder)
     assert location is not None
     assert (repo.folder / ".git", repo.folder, "repo", "", repo.folder) == location

@@ -26,7 +26,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_files_are_copied_or_linked_and_what_is_there_stays(repo: Repo, tree: Path) -> None:
+def test_files_are_copied_or_linked_and_existing_files_stay(repo: Repo, tree: Path) -> None:
     for name in (".env", "certs/a.pem", "certs/b.pem", "node_modules/x/y.js"):
         (repo.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (repo.folder / name).write_text("mine\n")
@@ -77,12 +77,12 @@ def test_the_setup_runs_in_the_worktree_and_its_output_is_reported(repo: Repo, t
     assert [f"{tree}\nto stderr"] == prepare(repo.folder, tree, setup="pwd; echo to stderr >&2")
 
 
-def test_a_setup_that_fails_says_how(repo: Repo, tree: Path) -> None:
+def test_a_setup_that_fails_reports_its_exit(repo: Repo, tree: Path) -> None:
     with pytest.raises(LaunchError, match="failed with exit code 3: no such package"):
         prepare(repo.folder, tree, setup="echo begin; echo no such package; exit 3")
 
 
-def test_a_setup_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_setup_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"took longer than 0\.2 s"):
         run_command(f"sleep 600 & echo $! >{tmp_path}/pid; wait", tmp_path, 0.2, "setup", lambda text: None)
 
@@ -90,5 +90,5 @@ def test_a_setup_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Pat
     until(lambda: has_ended(int(pid)), what="the end of what was killed")
 
 
-def test_what_a_setup_leaves_running_does_not_hold_the_session_back(tmp_path: Path) -> None:
+def test_processes_left_by_a_setup_do_not_delay_the_session(tmp_path: Path) -> None:
     run_command("sleep 30 & exit 0", tmp_path, 20.0, "setup", lambda text: None)

@@ -29,7 +29,7 @@ def agent(name: str, folder: Path, at: float = 1.0, **fields: Any) -> Session:
     return Session(**begun | fields)
 
 
-def test_the_agents_that_were_in_the_checkout_before_are_its_sharers(repo: Repo) -> None:
+def test_agents_that_started_in_the_checkout_earlier_share_it(repo: Repo) -> None:
     (repo.folder / "src").mkdir()
     first, second = agent("one", repo.folder), agent("two", repo.folder / "src", at=2.0)
 
@@ -60,7 +60,7 @@ def test_neither_a_worktree_nor_a_folder_outside_of_git_is_a_shared_checkout(rep
         pytest.param({"id": SessionId("parent")}, id="its parent"),
     ],
 )
-def test_who_cannot_disturb_it_or_belongs_to_it_is_none(repo: Repo, fields: dict[str, Any]) -> None:
+def test_a_session_that_cannot_change_files_or_belongs_to_it_is_none(repo: Repo, fields: dict[str, Any]) -> None:
     new = agent("two", repo.folder, at=2.0, plan="p1", parent=SessionId("parent"))
 
     assert [] == list_sharers(new, [agent("one", repo.folder, **fields)], PROFILES)
@@ -74,7 +74,7 @@ def test_a_program_of_a_profile_and_a_structured_session_are_agents(repo: Repo) 
     assert [own, structured] == list_sharers(agent("two", repo.folder, at=2.0), [own, structured], PROFILES)
 
 
-def test_several_are_named_by_the_first(tmp_path: Path) -> None:
+def test_the_first_of_several_is_named(tmp_path: Path) -> None:
     names = [agent(name, tmp_path) for name in ("one", "two", "three")]
 
     assert "one works in the same checkout" == describe_sharers(names[:1])

@@ -256,20 +256,20 @@ def test_ignored_files_go_only_where_they_are_named(repo: Repo, tree: Path) -> N
     assert not tree.exists()
 
 
-def test_a_repository_that_is_ignored_stays_also_where_it_is_named(repo: Repo, tree: Path) -> None:
+def test_an_ignored_repository_stays_also_when_it_is_named(repo: Repo, tree: Path) -> None:
     ignored_repository(repo, tree)
 
     assert "it contains another repository: 'vendor/lib'" == unsaved(tree, ignored(tree))
 
 
-def test_a_worktree_of_another_repository_that_is_ignored_stays_also_where_it_is_named(repo: Repo, tree: Path) -> None:
+def test_an_ignored_worktree_of_another_repository_stays_also_when_it_is_named(repo: Repo, tree: Path) -> None:
     ignores(repo, tree, "build/a")
     worktree.create(Repo(tree.parent / "other").folder, tree / "build" / "theirs", "plan/theirs")
 
     assert "it contains another repository: 'build/theirs'" == unsaved(tree, ignored(tree))
 
 
-def test_of_many_ignored_files_some_are_named() -> None:
+def test_some_of_many_ignored_files_are_named() -> None:
     assert "25 files: " in (told := list_files([f"{number:02}" for number in range(25)]))
     assert told.endswith("'19', and 5 more")
 
@@ -312,7 +312,9 @@ def stash_of_others(repo: Repo, tree: Path) -> None:
     "kept", [lambda repo, tree: None, pushed, merged, stash_of_others, amended, sparse, without_a_log],
     ids=["untouched", "pushed", "merged", "somebody else's stash", "amended", "sparse", "no log"],
 )  # fmt: skip
-def test_a_worktree_whose_work_is_elsewhere_is_removed_and_its_branch_stays(repo: Repo, tree: Path, kept: Mess) -> None:
+def test_a_worktree_whose_work_is_stored_elsewhere_is_removed_and_its_branch_stays(
+    repo: Repo, tree: Path, kept: Mess
+) -> None:
     kept(repo, tree)
     tip = repo.git("rev-parse", "HEAD", at=tree)
 

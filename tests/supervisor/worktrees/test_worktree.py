@@ -24,7 +24,7 @@ def test_a_worktree_begins_at_head_on_a_branch_of_its_own(repo: Repo, tmp_path: 
     assert 0o700 == (tmp_path / "deep").stat().st_mode & 0o777
 
 
-def test_the_same_worktree_again_is_the_same_with_its_work(repo: Repo, tree: Path) -> None:
+def test_a_repeated_call_returns_the_same_worktree_with_its_work(repo: Repo, tree: Path) -> None:
     base = repo.head
     repo.commit("more.txt", at=tree)
     repo.commit("else.txt")
@@ -33,7 +33,7 @@ def test_the_same_worktree_again_is_the_same_with_its_work(repo: Repo, tree: Pat
     assert (tree / "more.txt").exists()
 
 
-def test_a_branch_that_exists_is_not_taken(repo: Repo, tmp_path: Path) -> None:
+def test_an_existing_branch_is_not_used(repo: Repo, tmp_path: Path) -> None:
     repo.git("branch", "plan/t")
 
     with pytest.raises(RefusedError, match="the branch 'plan/t' already exists") as told:
@@ -43,21 +43,21 @@ def test_a_branch_that_exists_is_not_taken(repo: Repo, tmp_path: Path) -> None:
     assert not (tmp_path / "t").exists()
 
 
-def test_a_worktree_whose_agent_went_to_another_branch_is_not_taken_for_ours(repo: Repo, tree: Path) -> None:
+def test_a_worktree_whose_agent_changed_the_branch_is_not_taken_for_ours(repo: Repo, tree: Path) -> None:
     repo.git("checkout", "--quiet", "-b", "mine", at=tree)
 
     with pytest.raises(RefusedError, match="is on 'mine', not on 'plan/t'"):
         worktree.create(repo.folder, tree, "plan/t")
 
 
-def test_a_repository_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_gives_a_next_step(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="has no commit yet") as told:
         worktree.create(Repo(tmp_path / "r", commits=0).folder, tmp_path / "t", "plan/t")
 
     assert "Create a first commit" in told.value.hint
 
 
-def test_a_detached_head_is_where_it_begins(repo: Repo, tmp_path: Path) -> None:
+def test_a_detached_head_is_the_base(repo: Repo, tmp_path: Path) -> None:
     first = repo.head
     repo.commit("second.txt")
     repo.git("checkout", "--quiet", first)
@@ -65,7 +65,7 @@ def test_a_detached_head_is_where_it_begins(repo: Repo, tmp_path: Path) -> None:
     assert first == worktree.create(repo.folder, tmp_path / "t", "plan/t").base
 
 
-def test_what_stands_where_the_worktree_should_is_left_alone(repo: Repo, tmp_path: Path) -> None:
+def test_an_existing_file_at_the_path_of_the_worktree_is_left_alone(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "mine").touch()
 
@@ -76,7 +76,7 @@ def test_what_stands_where_the_worktree_should_is_left_alone(repo: Repo, tmp_pat
     assert "" == repo.git("branch", "--list", "plan/t")
 
 
-def test_nothing_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
+def test_no_program_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
     hook = repo.folder / ".git" / "hooks" / "post-checkout"
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
     hook.chmod(0o755)
@@ -86,7 +86,7 @@ def test_nothing_of_the_repository_runs(repo: Repo, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_worktrees_of_others_are_not_forgotten_where_their_disk_is_away(repo: Repo, tmp_path: Path) -> None:
+def test_worktrees_of_others_on_a_missing_disk_are_not_pruned(repo: Repo, tmp_path: Path) -> None:
     """`git worktree prune` would lose what was staged there."""
     theirs = tmp_path / "usb"
     repo.git("worktree", "add", "--quiet", str(theirs))
@@ -107,7 +107,7 @@ def test_a_clean_repository_has_no_remarks(repo: Repo) -> None:
     assert () == worktree.remarks(repo.folder)
 
 
-def test_what_worktrees_will_not_hold_is_remarked(repo: Repo, tmp_path: Path) -> None:
+def test_files_that_worktrees_will_not_have_are_remarked(repo: Repo, tmp_path: Path) -> None:
     inner = Repo(tmp_path / "inner")
     repo.git("submodule", "--quiet", "add", str(inner.folder), "inner")
     repo.git("commit", "--quiet", "-m", "inner")
@@ -123,7 +123,7 @@ def test_what_worktrees_will_not_hold_is_remarked(repo: Repo, tmp_path: Path) ->
     assert "submodules are not checked out" in submodules
 
 
-def test_a_repository_without_a_commit_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_can_be_examined(tmp_path: Path) -> None:
     assert () == worktree.remarks(Repo(tmp_path / "r", commits=0).folder)
     assert "" == head(tmp_path / "r")
 
@@ -141,11 +141,11 @@ def test_a_repository_without_a_commit_can_be_looked_at(tmp_path: Path) -> None:
         (("..lock",), "lock"),
     ],
 )
-def test_a_branch_is_called_by_what_git_takes(words: tuple[str, ...], name: str, repo: Repo) -> None:
+def test_a_branch_name_is_one_that_git_accepts(words: tuple[str, ...], name: str, repo: Repo) -> None:
     assert name == worktree.proper_branch(words)
     repo.git("check-ref-format", f"refs/heads/plan/{name}")
 
 
-def test_nothing_is_no_name() -> None:
+def test_an_empty_text_is_no_name() -> None:
     with pytest.raises(UsageError):
         worktree.proper_branch(("日本", "…"))

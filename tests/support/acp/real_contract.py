@@ -88,7 +88,7 @@ class RealContract(Contract):
             assert any(each.text for each in announced.slash_commands)
             await talk.turn("go %% say hello")
 
-    async def test_it_says_thinks_and_asks_before_it_does_anything(self, agent: RealAgent) -> None:
+    async def test_the_agent_writes_thinks_and_requests_permission_before_any_change(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:
             await talk.turn("go %% think hm %% say at work %% bash echo one >made.txt %% say done", Decision.ALLOW)
             assert "one\n" == (agent.workdir / "made.txt").read_text()
@@ -117,7 +117,9 @@ class RealContract(Contract):
             assert isinstance(ended, events.SessionEnded)
             assert (0, None) == (ended.exit_code, ended.signal)
 
-    async def test_an_interrupt_and_an_error_of_its_provider_end_the_turn_and_not_it(self, agent: RealAgent) -> None:
+    async def test_an_interrupt_wherever_it_is_and_an_error_of_its_provider_end_the_turn_and_not_the_agent(
+        self, agent: RealAgent
+    ) -> None:
         async with self.talk(agent) as talk:
             await talk.prompt("go %% say first %% slow 600 w")
             await auntil(lambda: [said for said in talk.heard.all if isinstance(said, Chunk)], LIMIT_S, "a word")
@@ -147,7 +149,7 @@ class RealContract(Contract):
 
             assert "done" == (await talk.turn("go %% say fine")).reason
 
-    async def test_killed_it_goes_on_with_the_same_conversation(self, agent: RealAgent, stub: ModelStub) -> None:
+    async def test_a_killed_agent_resumes_the_same_conversation(self, agent: RealAgent, stub: ModelStub) -> None:
         prompt = "first %% say one %% slow 600 w"
         async with self.talk(agent) as talk:
             name = talk.heard.session.resume_id
@@ -175,13 +177,13 @@ class RealContract(Contract):
                 assert ["here again"] == [said.text for said in again.only(events.MessageWritten)]
                 assert {"zero %% say remember me", prompt} <= set(stub.turns[-1]["users"])
 
-    async def test_a_conversation_that_it_does_not_know_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:
+    async def test_an_unknown_conversation_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         unknown = "ses_0000000000000000000000000"
         with pytest.raises(LaunchError, match=f"did not resume the conversation '{unknown}'"):
             await backend.open(await started(agent, resume=unknown))
 
-    async def test_a_model_that_it_does_not_have_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:
+    async def test_an_unknown_model_is_an_error(self, agent: RealAgent, stub: ModelStub) -> None:
         stub.must_be_called = False
         with pytest.raises(LaunchError, match="has no model 'no-such-model'"):
             await backend.open(await started(agent, model="no-such-model"))

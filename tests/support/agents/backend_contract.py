@@ -123,7 +123,7 @@ class Contract:
 class StreamingContract(Contract):
     """`streams`"""
 
-    async def test_it_shows_a_message_while_it_is_written(self) -> None:
+    async def test_a_message_is_shown_while_it_is_streamed(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("say one two\n  three")
             message = await heard.until_said(events.MessageWritten)
@@ -143,14 +143,14 @@ class AskingContract(Contract):
             assert digest_of(request) == request.digest
             assert {"command": "git push"} == request.input
 
-    async def test_allowed_it_goes_on(self) -> None:
+    async def test_an_allowed_agent_continues(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             await heard.answer(await heard.until_asked(), Decision.ALLOW)
 
             await heard.until_said(events.ToolFinished)
 
-    async def test_denied_it_does_not_do_it(self) -> None:
+    async def test_a_denied_action_is_not_executed(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push\nsay after")
             await heard.answer(await heard.until_asked(), Decision.DENY, reason="not now")
@@ -176,7 +176,7 @@ class AskingContract(Contract):
             with pytest.raises(RequestClosedError):
                 await heard.answer(request, Decision.ALLOW)
 
-    async def test_its_death_withdraws_what_it_asked_before_its_end_is_told(self) -> None:
+    async def test_its_death_withdraws_its_requests_before_its_end_is_reported(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             request = await heard.until_asked()
@@ -193,7 +193,7 @@ class AskingContract(Contract):
         else:
             os.kill(heard.session.pid, signal.SIGKILL)
 
-    async def test_no_answer_means_that_it_waits(self) -> None:
+    async def test_a_request_without_an_answer_stays_open(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             await heard.until_asked()
@@ -206,7 +206,7 @@ class AskingContract(Contract):
 class EditingContract(Contract):
     """`edits_input`"""
 
-    async def test_it_uses_the_edited_input(self) -> None:
+    async def test_the_edited_input_is_used(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask rm -r /")
             await heard.answer(await heard.until_asked(), Decision.EDIT, input={"command": "rm -r build"})
@@ -227,7 +227,7 @@ class InterruptingContract(Contract):
 
             await heard.until(SessionState.IDLE)
 
-    async def test_an_interrupt_withdraws_what_was_asked(self) -> None:
+    async def test_an_interrupt_withdraws_open_requests(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
             await heard.until(SessionState.ASKING)
@@ -239,7 +239,7 @@ class InterruptingContract(Contract):
 class ResumingContract(Contract):
     """`resumes`"""
 
-    async def test_it_goes_on_with_the_conversation_it_is_given(self) -> None:
+    async def test_the_passed_conversation_is_resumed(self) -> None:
         async with self.opened() as heard:
             name = heard.session.resume_id
         async with self.opened(self.launch(generation=2, resume=name)) as again:
@@ -264,7 +264,7 @@ class BackendContract(Contract):
 
         assert {ability for ability in CONTRACTS if getattr(self.backend.abilities, ability)} == inherited
 
-    async def test_it_says_first_that_it_runs(self) -> None:
+    async def test_the_first_event_is_its_start(self) -> None:
         async with self.opened() as heard:
             started = heard.facts[0]
 
@@ -272,13 +272,13 @@ class BackendContract(Contract):
             assert (1, self.backend.name) == (started.generation, started.backend)
             assert heard.session.exists
 
-    async def test_a_prompt_makes_it_work(self) -> None:
+    async def test_a_prompt_starts_a_turn(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("hang")
 
             await heard.until(SessionState.WORKING)
 
-    async def test_it_waits_for_a_person_where_it_asks(self) -> None:
+    async def test_a_request_waits_for_the_user(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("ask git push")
 
@@ -287,7 +287,7 @@ class BackendContract(Contract):
     @pytest.mark.parametrize(
         ("script", "code", "signal"), [("crash 3", 3, None), ("crash 0", 0, None), ("crash SIGKILL", None, "SIGKILL")]
     )
-    async def test_its_end_says_how_it_ended(self, script: str, code: int | None, signal: str | None) -> None:
+    async def test_its_end_has_its_exit(self, script: str, code: int | None, signal: str | None) -> None:
         async with self.opened() as heard:
             await heard.prompt(script)
             ended = (await heard.until_over())[-1]
@@ -305,7 +305,7 @@ class BackendContract(Contract):
 
             assert () == heard.session.requests
 
-    async def test_it_stops_when_it_is_told_to(self) -> None:
+    async def test_a_stop_ends_it(self) -> None:
         async with self.opened() as heard:
             await heard.prompt("hang")
             await heard.until(SessionState.WORKING)
@@ -325,7 +325,7 @@ class BackendContract(Contract):
             assert 1 == sum(isinstance(fact, events.SessionEnded) for fact in facts)
             assert isinstance(facts[-1], events.SessionEnded)
 
-    async def test_an_ended_agent_takes_no_wish(self) -> None:
+    async def test_an_ended_agent_accepts_no_command(self) -> None:
         async with self.opened() as heard:
             await heard.agent.aclose()
             await heard.until_over()
@@ -333,7 +333,7 @@ class BackendContract(Contract):
             with pytest.raises(SessionEndedError):
                 await heard.prompt("say hello")
 
-    async def test_all_that_it_says_can_be_written_down_in_order(self) -> None:
+    async def test_all_its_events_can_be_logged_in_order(self) -> None:
         async with self.opened() as heard:
             await heard.prompt('say a\ntool Bash {"command": "ls"} => b\nask git push')
             await heard.until(SessionState.ASKING)

@@ -45,7 +45,7 @@ def test_the_latest_script_counts() -> None:
     assert () == at.results
 
 
-def test_a_prompt_that_was_steered_into_a_turn_lets_the_script_go_on() -> None:
+def test_a_prompt_steered_into_a_turn_continues_the_script() -> None:
     at = place([PROMPT, SPOKEN, CALL, RESULT, Message(By.USER, "hurry")])
 
     assert (Step("say", "two"),) == next_turn(at)
@@ -59,11 +59,11 @@ def test_an_interrupt_ends_the_script(note: str) -> None:
     assert PLAIN == next_turn(place(talk))
 
 
-def test_what_a_client_says_in_the_users_name_is_no_prompt() -> None:
+def test_text_that_a_client_adds_in_the_users_name_is_no_prompt() -> None:
     assert SCRIPT == place([PROMPT, Message(By.USER, "<environment_context>root</environment_context>")]).prompt
 
 
-def test_of_prompts_that_a_client_sends_again_in_one_message_the_last_one_counts() -> None:
+def test_the_last_of_several_prompts_in_one_message_counts() -> None:
     at = place([Message(By.USER, "go %% fail 400\ngo %% say still here")])
 
     assert (Step("say", "still here"),) == next_turn(at)

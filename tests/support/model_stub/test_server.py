@@ -39,7 +39,7 @@ def either(request: pytest.FixtureRequest, client: Client) -> Client:
     return client.but(streams=request.param)
 
 
-async def test_it_says_and_thinks_what_the_script_says(either: Client) -> None:
+async def test_the_text_and_the_thoughts_of_the_script_are_streamed(either: Client) -> None:
     answer = await either.says("go %% think hm hm %% say one two").ask()
 
     assert "one two" == either.text(answer)
@@ -53,7 +53,7 @@ async def test_a_stream_comes_word_by_word(client: Client) -> None:
     assert len(one.events) + 2 == len(three.events)
 
 
-async def test_it_calls_the_clients_tool_and_goes_on_behind_the_result(either: Client) -> None:
+async def test_the_clients_tool_is_called_and_the_script_continues_after_its_result(either: Client) -> None:
     asked = either.says("go %% say first %% bash ls | wc %% say second")
     answer = await asked.ask()
     [call] = either.calls(answer)
@@ -64,7 +64,7 @@ async def test_it_calls_the_clients_tool_and_goes_on_behind_the_result(either: C
     assert "second" == either.text(await asked.ran(call, "7").ask())
 
 
-async def test_what_opencode_adds_to_a_prompt_in_plan_mode_is_not_the_users(stub: ModelStub) -> None:
+async def test_text_that_opencode_adds_to_a_prompt_in_plan_mode_is_not_the_users(stub: ModelStub) -> None:
     asked = (
         Opencode(stub.url)
         .but(tools=("bash",))
@@ -103,7 +103,7 @@ async def test_each_tool_is_called_as_the_client_names_it(stub: ModelStub, clien
 
 
 @pytest.mark.parametrize("step", ["sya hello", "say hello %% fail 500", "tool Bash {broken"])
-async def test_a_wrong_script_is_told_to_the_client(either: Client, step: str) -> None:
+async def test_a_wrong_script_is_an_error_for_the_client(either: Client, step: str) -> None:
     assert 400 == (await either.says(f"go %% {step}").ask()).status
 
 
@@ -136,7 +136,7 @@ async def test_a_failure_lasts_as_often_as_the_script_says(either: Client) -> No
     assert "recovered" == either.text(await asked.ask())
 
 
-async def test_a_failure_without_a_number_lasts_for_ever(either: Client) -> None:
+async def test_a_failure_without_a_number_lasts_forever(either: Client) -> None:
     asked = either.says("go %% fail 401")
 
     assert [401, 401, 401] == [(await asked.ask()).status for _ in range(3)]
@@ -147,7 +147,7 @@ async def test_a_malformed_stream_holds_half_a_message(client: Client) -> None:
         await client.says("go %% say hello %% malformed").ask()
 
 
-async def test_a_dropped_stream_ends_in_the_middle(client: Client) -> None:
+async def test_a_dropped_stream_ends_in_its_middle(client: Client) -> None:
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         await client.says("go %% say hello %% drop").ask()
 
@@ -171,7 +171,7 @@ async def test_a_hanging_stream_ends_when_the_client_leaves(stub: ModelStub, cli
     assert "hang" == stub.requests[0]["reply"]
 
 
-async def test_a_slow_answer_that_nobody_waits_for_ends(stub: ModelStub, client: Client) -> None:
+async def test_a_slow_answer_without_a_waiting_client_ends(stub: ModelStub, client: Client) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", stub.port)
     body = json.dumps(client.says("go %% slow 30 word").body())
     writer.write(f"POST {client.path()} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -182,7 +182,7 @@ async def test_a_slow_answer_that_nobody_waits_for_ends(stub: ModelStub, client:
     assert "client left" == stub.requests[-1]["reply"]
 
 
-async def test_a_request_is_on_record(stub: ModelStub, client: Client) -> None:
+async def test_a_request_is_recorded(stub: ModelStub, client: Client) -> None:
     asked = client.says("hello").says("go %% bash ls %% say done")
     [call] = client.calls(await asked.ask())
     await asked.ran(call, "a.txt").ask()
@@ -237,7 +237,7 @@ async def test_claude_writes_its_plan_where_its_instructions_say_and_then_shows_
     ] == claude.calls(await claude.says("go %% plan # Plan\\n- one | two").ask())
 
 
-async def test_codex_says_its_plan(stub: ModelStub) -> None:
+async def test_codex_writes_its_plan(stub: ModelStub) -> None:
     codex = Codex(stub.url, tools=("exec_command",))
     answer = await codex.says("go %% plan # Plan\\n- one").ask()
 
@@ -251,7 +251,7 @@ async def test_a_to_do_list_that_is_made_of_calls_gets_one_for_each(stub: ModelS
     assert [("TaskCreate", "one"), ("TaskCreate", "two")] == [(name, given["subject"]) for name, given in calls]
 
 
-async def test_nothing_outside_is_reached_through_it(stub: ModelStub) -> None:
+async def test_no_network_is_reached_through_it(stub: ModelStub) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", stub.port)
     writer.write(b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
 
@@ -260,7 +260,7 @@ async def test_nothing_outside_is_reached_through_it(stub: ModelStub) -> None:
     writer.close()
 
 
-async def test_what_no_model_answers_is_answered_too(stub: ModelStub) -> None:
+async def test_a_request_that_no_model_answers_is_answered_too(stub: ModelStub) -> None:
     for path, status in (("/v1/messages/count_tokens", 200), ("/v1beta/models/x:countTokens", 200), ("/nothing", 404)):
         assert status == (await asyncio.to_thread(post, stub.url, path, {})).status
     assert [] == stub.turns

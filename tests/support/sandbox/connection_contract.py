@@ -172,7 +172,7 @@ class ConnectionContract:
         for policy in made:
             tier.forget(policy)
 
-    def test_it_reaches_who_is_on_its_list_also_by_node_and_is_told_how_to_reach_others(
+    def test_it_reaches_the_hosts_on_its_list_also_by_node_and_names_how_to_reach_others(
         self, tier: SandboxTier, home: Callable[..., Home], server: int
     ) -> None:
         one = home(f"private:localhost:{server}")
@@ -188,7 +188,7 @@ class ConnectionContract:
             by_node = one.run(f"{NODE} {way} http://localhost:{server}/ http://third.example/", "bash")
             assert by_node.startswith("hello\nthird.example:80 is not on the list of this sandbox")
 
-    def test_much_goes_out_and_comes_in_whole(self, home: Callable[..., Home], server: int) -> None:
+    def test_large_data_is_sent_and_received_whole(self, home: Callable[..., Home], server: int) -> None:
         one = home(f"private:localhost:{server}")
         digest = hashlib.sha256(MUCH).hexdigest()
         one.run(f"{GET}\nimport hashlib; much = get('http://localhost:{server}/much')")
@@ -196,7 +196,7 @@ class ConnectionContract:
         assert f"{digest}\n" == one.run("print(hashlib.sha256(much).hexdigest())")
         assert f"{digest}\n" == one.run(f"print(get('http://localhost:{server}/', much).decode())")
 
-    def test_there_is_no_other_way_out(self, home: Callable[..., Home], server: int) -> None:
+    def test_no_other_route_leads_out(self, home: Callable[..., Home], server: int) -> None:
         one, alone = home(f"private:localhost:{server}"), home(name="b")
 
         for each in (one, alone):
@@ -207,7 +207,7 @@ class ConnectionContract:
         for host in ("localhost", "example.org"):
             assert "is not on the list" in alone.run(f"{GET}\nprint(get('http://{host}:{server}/').decode())")
 
-    def test_a_change_of_its_list_is_in_force_at_once(self, home: Callable[..., Home], server: int) -> None:
+    def test_a_change_of_its_list_applies_at_once(self, home: Callable[..., Home], server: int) -> None:
         one = home("example.org")
         get = f"print(get('http://localhost:{server}/').decode())"
         assert "is not on the list" in one.run(f"{GET}\n{get}")
@@ -218,7 +218,7 @@ class ConnectionContract:
         one.tier.allow(one.policy)
         assert "is not on the list" in one.run(get)
 
-    def test_a_connection_does_not_outlive_a_sleep_on_disk_and_new_ones_are_made(
+    def test_a_connection_does_not_survive_a_pause_to_disk_and_new_ones_are_made(
         self, tier: SandboxTier, home: Callable[..., Home], server: int, echo: int
     ) -> None:
         if not tier.keeps_memory:
@@ -233,7 +233,9 @@ class ConnectionContract:
         assert "b'three'\n" == one.run(f"print(echoed(tunnel({echo}), b'three'))")
         assert "b'hello'\n" == one.run(f"{GET}\nprint(get('http://localhost:{server}/'))")
 
-    def test_two_sandboxes_with_one_port_are_kept_apart(self, tier: SandboxTier, home: Callable[..., Home]) -> None:
+    def test_two_sandboxes_have_the_same_port_and_each_is_reached_by_its_own(
+        self, tier: SandboxTier, home: Callable[..., Home]
+    ) -> None:
         homes = {word: home(name=word) for word in ("a", "b")}
         for word, one in homes.items():
             one.run(f"{SERVE}\nserve({word.encode()!r})")
@@ -243,7 +245,7 @@ class ConnectionContract:
             homes["a"].slept()
             assert b"a?" == homes["a"].asked(8000, b"?")
 
-    def test_a_port_at_which_nobody_listens_says_so(self, home: Callable[..., Home]) -> None:
+    def test_a_port_without_a_listener_is_reported(self, home: Callable[..., Home]) -> None:
         one = home()
         assert isinstance(one.tier, PortTier)
 
@@ -256,7 +258,7 @@ class ConnectionContract:
 class OverTheLine(ConnectionContract):
     """Of a tier whose way out is no socket that those inside see."""
 
-    def test_one_that_had_no_way_out_gets_one_while_it_lives(self, home: Callable[..., Home], server: int) -> None:
+    def test_a_sandbox_without_egress_gets_it_while_it_runs(self, home: Callable[..., Home], server: int) -> None:
         one = home()
         wanted: Any = SandboxPolicy(session=one.policy.session, hosts=(f"private:localhost:{server}",))
         assert isinstance(one.tier, EgressTier)

@@ -33,7 +33,7 @@ class InterpreterContract:
                 stack.callback(found[-1].close)
             yield found
 
-    def test_it_runs_as_nobody_of_this_machine_in_the_workspace(self, cells: list[GuestChannel]) -> None:
+    def test_code_runs_as_an_unprivileged_user_in_the_workspace(self, cells: list[GuestChannel]) -> None:
         show: dict[Interpreter, str] = {
             "python": "import os; print(os.getuid(), os.getcwd())",
             "bash": "echo $(id -u) $PWD",
@@ -42,7 +42,9 @@ class InterpreterContract:
         for interpreter, code in show.items():
             assert "1000 /workspace\n" == cells[0].run(interpreter, code, timeout_s=20).stdout
 
-    def test_code_that_kills_everything_kills_its_own_sandbox_and_it_is_told(self, cells: list[GuestChannel]) -> None:
+    def test_code_that_kills_every_process_kills_its_own_sandbox_and_is_reported(
+        self, cells: list[GuestChannel]
+    ) -> None:
         first, other = cells
         with pytest.raises(AgentLostError) as lost:
             first.run("bash", "kill -9 -1", timeout_s=20)
@@ -50,7 +52,7 @@ class InterpreterContract:
         assert lost.value.may_have_run
         assert "ok\n" == other.run("bash", "echo ok", timeout_s=20).stdout
 
-    def test_nothing_of_the_agent_is_left_in_what_the_code_sees(self, cells: list[GuestChannel]) -> None:
+    def test_no_part_of_the_agent_is_visible_to_code(self, cells: list[GuestChannel]) -> None:
         ran = cells[0].run("bash", "printenv; ls -A /tmp /run /workspace; ls /proc/self/fd", timeout_s=20)
 
         assert not [name for name in ("LISTEN_FD", "READY_FD", "CONTROL", "KASMON_RUN") if name in ran.stdout]

@@ -45,14 +45,14 @@ class SandboxContract:
         with contextlib.closing(GuestChannel(runtime.socket)) as inside:
             return inside.run(interpreter, code, timeout_s=20)  # type: ignore[arg-type]
 
-    def test_what_an_interpreter_holds_is_there_for_the_next_one_who_asks(self, make: Callable[[str], Made]) -> None:
+    def test_the_state_of_an_interpreter_is_available_to_the_next_caller(self, make: Callable[[str], Made]) -> None:
         _, runtime = make(self.names[0])
 
         self.ran(runtime, "python", "x = 42")
 
         assert "42\n" == self.ran(runtime, "python", "print(x)").stdout
 
-    def test_its_workspace_is_the_folder_that_it_names(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_its_workspace_is_the_named_folder(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
 
         self.ran(runtime, "bash", "echo hello > greeting")
@@ -68,7 +68,9 @@ class SandboxContract:
 
         assert "1 1\n" == self.ran(one, "python", "print(x, open('x').read())").stdout
 
-    def test_what_sleeps_is_found_and_keeps_all_it_held(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_a_paused_sandbox_is_found_and_resumes_with_its_whole_state(
+        self, tier: SandboxTier, make: Callable[[str], Made]
+    ) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "python", "x = 42")
 
@@ -77,7 +79,7 @@ class SandboxContract:
 
         assert "42\n" == self.ran(tier.resume(policy, runtime, slept), "python", "print(x)").stdout
 
-    def test_what_sleeps_on_disk_goes_on_with_all_it_held_or_the_tier_says_that_it_cannot(
+    def test_a_sandbox_paused_to_disk_resumes_with_its_whole_state_or_its_tier_reports_that_it_cannot(
         self, tier: SandboxTier, make: Callable[[str], Made]
     ) -> None:
         policy, runtime = make(self.names[0])
@@ -95,7 +97,9 @@ class SandboxContract:
         assert "42\n" == self.ran(runtime, "python", "print(x)").stdout
         assert "43 44\n" == self.ran(runtime, "bash", "[ $PWD = $TMPDIR ] && echo $y $(cat file)").stdout
 
-    def test_what_is_destroyed_is_gone_and_its_files_stay(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_a_destroyed_sandbox_is_gone_even_if_it_was_paused_and_its_files_stay(
+        self, tier: SandboxTier, make: Callable[[str], Made]
+    ) -> None:
         policy, runtime = make(self.names[0])
         self.ran(runtime, "bash", "echo hello > greeting")
         tier.pause(policy, runtime)
@@ -107,20 +111,24 @@ class SandboxContract:
         assert not Path(runtime.socket).exists()
         assert (Path(runtime.workspace or tier.workspace(policy)) / "greeting").exists()
 
-    def test_one_whose_place_is_unknown_can_be_destroyed(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_a_sandbox_at_an_unknown_place_can_be_destroyed(
+        self, tier: SandboxTier, make: Callable[[str], Made]
+    ) -> None:
         policy, runtime = make(self.names[0])
 
         tier.destroy(policy, None)
 
         assert not tier.find(policy, runtime)
 
-    def test_another_process_of_its_id_is_no_sandbox(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_another_process_of_the_same_id_is_not_the_sandbox(
+        self, tier: SandboxTier, make: Callable[[str], Made]
+    ) -> None:
         policy, runtime = make(self.names[0])
 
         assert not tier.find(policy, msgspec.structs.replace(runtime, started=runtime.started + 60))
         assert not tier.find(policy, msgspec.structs.replace(runtime, boot="another"))
 
-    def test_what_is_gone_cannot_be_resumed(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_a_lost_sandbox_cannot_be_resumed(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
         slept = tier.pause(policy, runtime)
         tier.destroy(policy, runtime)
@@ -128,7 +136,7 @@ class SandboxContract:
         with pytest.raises(KasmonError):
             tier.resume(policy, runtime, slept)
 
-    def test_a_session_that_is_forgotten_leaves_no_files(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
+    def test_a_removed_session_leaves_no_files(self, tier: SandboxTier, make: Callable[[str], Made]) -> None:
         policy, runtime = make(self.names[0])
         folder = Path(runtime.workspace or tier.workspace(policy))
         tier.destroy(policy, runtime)
@@ -138,7 +146,9 @@ class SandboxContract:
 
         assert not folder.exists()
 
-    def test_a_command_runs_inside_on_its_callers_pipes_and_ends_so(self, tier: SandboxTier, shared: Path) -> None:
+    def test_a_command_runs_in_the_guest_on_its_callers_pipes_with_its_exit_code(
+        self, tier: SandboxTier, shared: Path
+    ) -> None:
         policy = SandboxPolicy(session=SessionId(self.names[0]), tier=tier.tier)
         words = "cat; echo $OWN $HOME; echo made > made; echo wrong >&2; exit 5"
         workdir = open_to_others(shared / "work")

@@ -90,7 +90,7 @@ def test_a_line_of_two_commands_has_two_answers_and_one_if_the_first_fails(start
     assert [b"c", b"1"] == client.call(command("c"))
 
 
-def test_what_panes_print_meanwhile_is_told_in_order(start: Start) -> None:
+def test_output_of_panes_is_reported_in_order_meanwhile(start: Start) -> None:
     client, told = start(POLITE), list[object]()
     client.on_output = lambda pane, data: told.append((pane, data))
     client.submit(command("a"), told.append)
@@ -114,7 +114,7 @@ def test_a_callback_may_call(start: Start) -> None:
     assert [b"outer", b"behind", b"inner"] == [answer[0] for answer in told if isinstance(answer, list)]
 
 
-def test_a_full_pipe_blocks_nobody_and_loses_nothing(start: Start) -> None:
+def test_a_full_pipe_blocks_no_caller_and_loses_nothing(start: Start) -> None:
     client, answers = start("import sys\nsys.stdin.readline()\n" + POLITE), list[object]()
     long = "x" * 8000
     client.submit(command("not read"))
@@ -132,7 +132,7 @@ def test_a_full_pipe_blocks_nobody_and_loses_nothing(start: Start) -> None:
     assert not client.wants_write()
 
 
-def test_every_question_is_answered_when_the_end_comes(start: Start) -> None:
+def test_every_request_is_answered_at_the_end(start: Start) -> None:
     client, kept, gone = start(POLITE), Kept(), list[int]()
     client.on_exit = lambda: gone.append(1)
     client.submit(command("leave"), kept.append)
@@ -147,14 +147,14 @@ def test_every_question_is_answered_when_the_end_comes(start: Start) -> None:
         client.call(command("too late"))
 
 
-def test_an_answer_that_never_comes_is_waited_for_with_a_limit(start: Start) -> None:
+def test_an_answer_that_never_comes_is_waited_for_within_a_limit(start: Start) -> None:
     client = start("import sys\nsys.stdin.read()\n")
 
     with pytest.raises(TmuxCommandError, match="no answer"):
         client.call(command("hello"), limit_s=0.05)
 
 
-def test_a_refusal_found_in_an_answer_is_the_answer(start: Start) -> None:
+def test_an_error_in_parsing_an_answer_is_the_answer(start: Start) -> None:
     client, kept = start(POLITE), Kept()
 
     def refuse(answers: object) -> None:
@@ -175,7 +175,7 @@ def test_a_connection_that_a_screen_has_confused_is_ended(start: Start) -> None:
     assert not client.is_open
 
 
-def test_closing_ends_a_client_that_ignores_everything_but_the_worst(start: Start) -> None:
+def test_closing_ends_a_client_that_ignores_all_signals_but_kill(start: Start) -> None:
     client = start(
         "import os, signal\nsignal.signal(15, signal.SIG_IGN)\nos.write(1, b'%up\\n')\nwhile True: signal.pause()\n"
     )
@@ -188,14 +188,14 @@ def test_closing_ends_a_client_that_ignores_everything_but_the_worst(start: Star
     assert identify(client.pid) is None
 
 
-def test_closing_ends_a_client_that_cannot_get_rid_of_its_last_words(start: Start) -> None:
+def test_closing_ends_a_client_that_cannot_write_its_last_output(start: Start) -> None:
     client = start("import os\nos.read(0, 1)\nos.write(1, b'x' * 1_000_000)\n")
     client.close()
 
     assert identify(client.pid) is None
 
 
-def test_closing_answers_what_is_open_and_is_not_told_as_gone(start: Start) -> None:
+def test_closing_answers_open_requests_and_is_not_reported_as_lost(start: Start) -> None:
     client, kept, gone = start("import sys\nsys.stdin.read()\n"), Kept(), list[int]()
     client.on_exit = lambda: gone.append(1)
     client.submit(command("hello"), kept.append)
@@ -205,7 +205,7 @@ def test_closing_answers_what_is_open_and_is_not_told_as_gone(start: Start) -> N
     assert [] == gone
 
 
-def test_a_flood_leaves_time_for_others(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_leaves_time_for_other_tasks(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """One pump reads so much and no more, however much is there."""
     monkeypatch.setattr(control_client, "READ_BYTES", 100)
     monkeypatch.setattr(control_client, "PUMP_BYTES", 1000)

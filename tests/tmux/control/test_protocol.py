@@ -37,14 +37,14 @@ def test_a_conversation_is_read() -> None:
 
 
 @given(st.lists(st.integers(0, len(CONVERSATION)), max_size=12))
-def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]) -> None:
+def test_the_bytes_may_be_cut_anywhere(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(CONVERSATION)]
 
     assert MEANING == items(*(CONVERSATION[a:b] for a, b in pairwise(edges)))
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(CONVERSATION.split(b"\n"))), max_size=20))
-def test_junk_is_survived(lines: list[bytes]) -> None:
+def test_invalid_input_does_no_harm(lines: list[bytes]) -> None:
     assert isinstance(items(b"\n".join(lines)), list)
 
 
@@ -53,7 +53,7 @@ def test_junk_is_survived(lines: list[bytes]) -> None:
     [b"\xff\xfe", b"%", b"%begin", b"%begin x y z", b"%output", b"%output nobody text", b"%output %x text", b"words"],
     ids=repr,
 )
-def test_a_line_that_means_nothing_harms_no_other(junk: bytes) -> None:
+def test_a_malformed_line_affects_no_other(junk: bytes) -> None:
     assert MEANING == [item for item in items(junk + b"\n" + CONVERSATION) if item in MEANING]
 
 
@@ -65,14 +65,14 @@ def test_an_answer_ends_only_with_its_own_number() -> None:
     ] == said
 
 
-def test_a_screen_that_guesses_its_own_end_is_found_out() -> None:
+def test_a_screen_that_guesses_its_own_end_is_detected() -> None:
     said = items(b"%begin 1 7 1\nrow\n%end 1 7 1\nrow\n%end 1 7 1\n")
 
     assert [AnswerItem(7, is_requested=True, failed=False, lines=[b"row"]), BrokenItem(b"%end 1 7 1")] == said
 
 
 @given(st.binary(max_size=200))
-def test_whatever_a_program_prints_comes_back_byte_for_byte(printed: bytes) -> None:
+def test_any_output_of_a_program_is_preserved_byte_for_byte(printed: bytes) -> None:
     """tmux writes controls and backslashes as three octal digits, and everything else as it is."""
     written = b"".join(b"\\%03o" % byte if byte < 32 or byte == 92 else bytes([byte]) for byte in printed)
 
@@ -86,7 +86,7 @@ def test_escapes_that_tmux_would_not_write_stay_as_they_are() -> None:
     assert b"\\8\\xZZ" == unescape(b"\\8\\xZZ")
 
 
-def test_an_endless_line_takes_no_endless_memory() -> None:
+def test_an_endless_line_takes_limited_memory() -> None:
     parser = ControlParser(line_bytes=100)
     for _ in range(1000):
         assert [] == list(parser.feed(b"x" * 64))

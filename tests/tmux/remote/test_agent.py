@@ -60,7 +60,7 @@ def there() -> Iterator[There]:
     shutil.rmtree(home)
 
 
-def test_words_variables_and_folder_arrive_as_they_are_and_no_shell_runs_them(there: There) -> None:
+def test_arguments_variables_and_folder_arrive_unchanged_and_no_shell_runs_them(there: There) -> None:
     folder = there.home / "it's a $(touch ran)"
     folder.mkdir()
 
@@ -73,7 +73,7 @@ def test_words_variables_and_folder_arrive_as_they_are_and_no_shell_runs_them(th
     assert not list(there.home.rglob("ran"))
 
 
-def test_no_variable_stands_on_a_command_line_or_stays_in_a_file(there: There) -> None:
+def test_no_variable_is_on_a_command_line_or_stays_in_a_file(there: There) -> None:
     there.start("sh", "-c", "exec cat", variables={"TOKEN": "open-sesame"})
     until(lambda: (there.files / "pid").exists())
 
@@ -94,7 +94,7 @@ def test_no_variable_stands_on_a_command_line_or_stays_in_a_file(there: There) -
         ("kill -9 $$", RemoteOutcome("ended", None, 9)),
     ],
 )
-def test_how_it_ended_is_known_until_it_is_tidied_up(there: There, script: str, answer: RemoteOutcome) -> None:
+def test_its_end_is_known_until_it_is_deleted(there: There, script: str, answer: RemoteOutcome) -> None:
     there.start("sh", "-c", script)
     until(lambda: there.state().state == "ended")
 
@@ -102,7 +102,7 @@ def test_how_it_ended_is_known_until_it_is_tidied_up(there: There, script: str, 
     assert not there.files.exists()
 
 
-def test_one_that_runs_is_not_started_twice_and_one_that_ended_is(there: There) -> None:
+def test_a_running_agent_is_not_started_twice_and_an_ended_one_is(there: There) -> None:
     count = 'echo x >>"$HOME/count"; '
 
     assert [True, False] == [there.start("sh", "-c", f"{count}read x"), there.start("sh", "-c", f"{count}read x")]
@@ -113,7 +113,7 @@ def test_one_that_runs_is_not_started_twice_and_one_that_ended_is(there: There) 
     until(lambda: (there.home / "count").read_text() == "x\nx\n")
 
 
-def test_who_does_not_listen_is_killed(there: There) -> None:
+def test_an_agent_that_ignores_signals_is_killed(there: There) -> None:
     there.start("sh", "-c", "trap '' HUP TERM; touch $HOME/deaf; while :; do sleep 0.05; done")
     until((there.home / "deaf").exists)
 
@@ -122,7 +122,7 @@ def test_who_does_not_listen_is_killed(there: There) -> None:
     until(lambda: there.state() == RemoteOutcome("ended", None, 9))
 
 
-def test_it_does_not_outlive_its_tmux(there: There) -> None:
+def test_an_agent_does_not_outlive_its_tmux(there: There) -> None:
     there.start("sh", "-c", "while :; do sleep 0.05; done")
     until((there.files / "pid").exists)
     pid = int(until(lambda: (there.files / "pid").read_text()))
@@ -133,7 +133,7 @@ def test_it_does_not_outlive_its_tmux(there: There) -> None:
     until(lambda: identify(pid) is None)
 
 
-def test_why_it_cannot_begin_is_said(there: There) -> None:
+def test_a_failed_start_gives_the_reason(there: There) -> None:
     for argv, folder, why in [(("not-there",), "", "no program 'not-there'"), (("sh",), "no", "no folder 'no'")]:
         with pytest.raises(RemoteLaunchError, match=why):
             there.start(*argv, folder=folder)
@@ -144,7 +144,7 @@ def test_why_it_cannot_begin_is_said(there: There) -> None:
         agent.state(RemoteMachine("box", ("/no/such",)), "abcdefgh", {})
 
 
-def test_attaching_names_the_machine_behind_all_options_and_only_what_is_checked() -> None:
+def test_attaching_puts_the_machine_after_all_options_and_only_if_valid() -> None:
     argv = agent.attach_argv(RemoteMachine("me@box", ("ssh", "-F", "x")), "abcdefgh", "0123abcd")
 
     assert ["ssh", "-F", "x"] == argv[:3]
@@ -165,7 +165,7 @@ def test_attaching_names_the_machine_behind_all_options_and_only_what_is_checked
     ],
     ids=["on a line of its own", "in what is typed", "another's", "an empty screen"],
 )
-def test_a_marker_is_seen_on_a_line_of_its_own(rows: list[bytes], seen: bool) -> None:
+def test_a_marker_must_be_on_a_line_of_its_own(rows: list[bytes], seen: bool) -> None:
     assert seen is saw_marker(rows, "0a1b")
 
 

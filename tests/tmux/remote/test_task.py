@@ -39,7 +39,7 @@ def ended(there: There) -> tuple[RemoteOutcome, str]:
     return until(lambda: found if (found := check(there))[0].state == "ended" else None)
 
 
-def test_what_a_task_left_since_it_began_is_its_result_and_git_looks_away(there: There) -> None:
+def test_files_that_a_task_wrote_since_its_start_are_its_result_and_ignored_by_git(there: There) -> None:
     place = laid(there)
     assert "" == result(there)
 
@@ -51,7 +51,7 @@ def test_what_a_task_left_since_it_began_is_its_result_and_git_looks_away(there:
     assert 0o700 == place.stat().st_mode & 0o777
 
 
-def test_a_result_beside_its_work_counts_too_and_an_older_one_does_not(there: There) -> None:
+def test_a_result_beside_its_work_counts_and_an_older_one_does_not(there: There) -> None:
     beside = there.home / "result.md"
     beside.write_text("of another day")
     os.utime(beside, (1, 1))
@@ -63,7 +63,7 @@ def test_a_result_beside_its_work_counts_too_and_an_older_one_does_not(there: Th
     assert "of today" == result(there)
 
 
-def test_what_was_never_laid_out_or_leads_elsewhere_is_no_result(there: There) -> None:
+def test_a_missing_file_or_a_link_elsewhere_is_no_result(there: There) -> None:
     (there.home / "result.md").write_text("whose?")
     assert "" == result(there)
 
@@ -74,7 +74,7 @@ def test_what_was_never_laid_out_or_leads_elsewhere_is_no_result(there: There) -
     assert "" == result(there)
 
 
-def test_what_a_login_there_prints_is_no_part_of_a_result(there: There) -> None:
+def test_output_of_the_login_shell_is_no_part_of_a_result(there: There) -> None:
     program = Path(there.machine.ssh[0])
     program.write_text(program.read_text().replace("exec sh", "echo; echo 'kasmon-remote: welcome!'; exec sh"))
     (laid(there) / "result.md").write_text("mine")
@@ -82,7 +82,7 @@ def test_what_a_login_there_prints_is_no_part_of_a_result(there: There) -> None:
     assert "mine" == result(there)
 
 
-def test_why_a_place_cannot_be_made_is_said(there: There) -> None:
+def test_a_folder_that_cannot_be_created_gives_the_reason(there: There) -> None:
     with pytest.raises(RemoteLaunchError, match="there is no folder 'not-there'"):
         laid(there, "not-there")
     (there.home / ".kasmon").symlink_to("/tmp")
@@ -99,7 +99,7 @@ def test_why_a_place_cannot_be_made_is_said(there: There) -> None:
         ("sleep 600 & echo it leaves something behind", 0, "it leaves something behind\n"),
     ],
 )
-def test_a_check_says_how_it_ended_and_what_it_printed_and_leaves_no_file(
+def test_a_check_has_its_exit_and_its_output_and_leaves_no_file(
     there: There, command: str, code: int, printed: str
 ) -> None:
     begin(there, command, KASMON_TASK="7")
@@ -109,7 +109,7 @@ def test_a_check_says_how_it_ended_and_what_it_printed_and_leaves_no_file(
     assert [] == list(there.files.parent.glob("*-check"))
 
 
-def test_of_a_flood_the_end_is_kept_and_lines_that_are_too_wide_are_whole(there: There) -> None:
+def test_the_end_of_long_output_is_kept_with_whole_lines(there: There) -> None:
     begin(there, f"seq 20000; echo {'x' * 300}; echo the end")
 
     lines = ended(there)[1].splitlines()
@@ -118,7 +118,7 @@ def test_of_a_flood_the_end_is_kept_and_lines_that_are_too_wide_are_whole(there:
     assert len(lines) <= task.KEPT_LINES + 60
 
 
-def test_a_check_that_runs_is_not_begun_twice(there: There) -> None:
+def test_a_running_check_is_not_started_twice(there: There) -> None:
     for _ in range(2):
         begin(there, "echo once >>count; while [ ! -e go ]; do sleep 0.05; done")
         until((there.home / "count").exists)
@@ -129,7 +129,7 @@ def test_a_check_that_runs_is_not_begun_twice(there: There) -> None:
     assert "once\n" == (there.home / "count").read_text()
 
 
-def test_a_check_that_nobody_waits_for_is_ended(there: There) -> None:
+def test_a_check_without_a_waiting_caller_is_ended(there: There) -> None:
     begin(there, "echo $$ >pid; trap '' HUP TERM; while :; do sleep 0.05; done")
     until(lambda: (there.home / "pid").exists() and (there.home / "pid").read_text())
     pid = int((there.home / "pid").read_text())
@@ -139,7 +139,7 @@ def test_a_check_that_nobody_waits_for_is_ended(there: There) -> None:
     until(lambda: not psutil.pid_exists(pid) and check(there)[0].state != "runs")
 
 
-def test_the_tmux_there_says_its_version(there: There) -> None:
+def test_the_tmux_on_the_machine_reports_its_version(there: There) -> None:
     assert task.version(there.machine, there.variables).startswith("tmux ")
     (there.home / "bin").mkdir()
     for name in ("sh", "cat"):

@@ -68,7 +68,7 @@ async def tables() -> Mapping[str, Iterable[Action]]:
         }
 
 
-async def test_each_row_is_handled_by_what_it_names_and_by_nothing_else() -> None:
+async def test_each_row_is_handled_by_its_named_handler_alone() -> None:
     handled = {place: {row.id for row in table} for place, table in (await tables()).items()}
     named = {place: {row.id for row in ACTIONS if place in row.run_by} for row in ACTIONS for place in row.run_by}
 

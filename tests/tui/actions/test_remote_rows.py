@@ -90,7 +90,7 @@ def has_effect(app: Kasmon, session: SessionId, action: str) -> bool:
     return seen is not None and (seen.state is SessionState.ENDED) is (action == "stop")
 
 
-async def test_each_key_on_a_session_of_another_machine_works_there_or_says_why_and_does_nothing_here() -> None:
+async def test_each_key_on_a_session_of_another_machine_works_there_or_gives_the_reason() -> None:
     joined = await asyncio.to_thread(JoinedKasmons)
     try:
         session = await joined.begin("docs", prompt="say hello")

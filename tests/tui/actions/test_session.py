@@ -91,7 +91,7 @@ async def test_capital_r_restarts_an_agent_that_lost_its_host() -> None:
 
 
 @pytest.mark.parametrize("why", [HOST_GONE, "the tmux server is gone"])
-def test_the_row_of_a_lost_session_says_why_it_is_lost(why: str) -> None:
+def test_the_row_of_a_lost_session_gives_the_reason(why: str) -> None:
     assert (why, "state-lost") == news(session("docs", SessionState.LOST, end_why=why), NOW)[0]
 
 
@@ -109,7 +109,7 @@ async def test_b_hibernates_and_enter_resumes() -> None:
         assert [called(Operations.restart, HIBERNATED.id)] == await calls(pilot)
 
 
-async def test_above_the_memory_budget_those_idle_for_the_longest_time_are_proposed_once() -> None:
+async def test_above_the_memory_budget_the_sessions_that_are_idle_the_longest_are_proposed_once() -> None:
     young, old = (
         session(name, SessionState.IDLE, mode=Mode.SDK, resume_id=name, since=NOW - ago)
         for name, ago in (("young", 60), ("old", 3600))

@@ -116,7 +116,7 @@ async def main_view(
 # Reading.
 
 
-async def test_a_key_in_the_list_goes_in_to_read_and_back_to_the_list() -> None:
+async def test_a_key_in_the_list_opens_the_transcript_and_returns_to_the_list() -> None:
     async with main_view() as it:
         await it.press("v")
         assert KeyContext.READING is it.view.place
@@ -127,7 +127,7 @@ async def test_a_key_in_the_list_goes_in_to_read_and_back_to_the_list() -> None:
         assert it.view.screen_of_events.cursor is None
 
 
-async def test_tab_goes_from_the_box_to_the_transcript_and_back() -> None:
+async def test_tab_moves_from_the_box_to_the_transcript_and_back() -> None:
     async with main_view() as it:
         await it.press("enter", *"half", "tab")
         assert KeyContext.READING is it.view.place
@@ -152,7 +152,7 @@ async def test_the_cursor_moves_and_the_screen_with_it() -> None:
 
 
 @pytest.mark.parametrize("theme", shipped_names())
-async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -> None:
+async def test_the_row_under_the_cursor_is_readable_in_every_theme(theme: str) -> None:
     async with main_view(*STORY, settings=DashboardSettings(theme=theme)) as it:
         await it.press("v", "k", "k")
         session_view = it.view.screen_of_events
@@ -169,7 +169,7 @@ async def test_what_is_under_the_cursor_can_be_read_in_every_theme(theme: str) -
             assert contrast(*colours) >= shipped(theme).contrast, colours
 
 
-async def test_one_jumps_from_turn_to_turn() -> None:
+async def test_a_key_moves_from_turn_to_turn() -> None:
     async with main_view() as it:
         await it.press("v", "left_square_bracket")
         assert "❯ last one" == it.under_cursor
@@ -181,7 +181,7 @@ async def test_one_jumps_from_turn_to_turn() -> None:
         assert "No next turn." in it.text
 
 
-async def test_who_went_to_the_top_before_all_was_read_is_at_the_top_of_all() -> None:
+async def test_a_jump_to_the_top_before_the_log_is_read_ends_at_the_real_top() -> None:
     """Of a long story its end is shown first; another place in it stays where it is."""
     async with main_view(*long_talk(30)) as it:
         for keys, found in (("g", "▶ session started"), ("gj", "")):
@@ -200,7 +200,7 @@ async def test_who_went_to_the_top_before_all_was_read_is_at_the_top_of_all() ->
             await it.press("escape")
 
 
-async def test_what_comes_while_somebody_reads_moves_nothing() -> None:
+async def test_new_rows_do_not_scroll_a_reader() -> None:
     async with main_view() as it:
         await it.press("v")
         before = it.view.screen_of_events._screen.strip(5).text
@@ -228,7 +228,7 @@ async def test_enter_opens_a_fold_and_folds_it_again() -> None:
         assert "… 28 more lines" in it.text
 
 
-async def test_a_click_on_a_fold_opens_it_without_any_key() -> None:
+async def test_a_click_on_a_fold_opens_it_without_a_key() -> None:
     async with main_view(height=60) as it:
         session_view = it.view.screen_of_events
         row = next(y for y in range(session_view.size.height) if "more lines" in session_view._screen.strip(y).text)
@@ -238,7 +238,7 @@ async def test_a_click_on_a_fold_opens_it_without_any_key() -> None:
         assert "printed 13" in it.text
 
 
-async def test_keys_that_mean_something_in_the_list_do_not_while_reading() -> None:
+async def test_list_keys_have_no_effect_while_reading() -> None:
     async with main_view() as it:
         await it.press("v", "x", "R", "p")
 
@@ -249,7 +249,7 @@ async def test_keys_that_mean_something_in_the_list_do_not_while_reading() -> No
 # Searching.
 
 
-async def test_words_are_found_while_they_are_written() -> None:
+async def test_matches_are_shown_while_the_search_is_typed() -> None:
     async with main_view() as it:
         await it.press("v", "slash", *"step 2")
         assert "Step 29 is done." == it.under_cursor
@@ -265,7 +265,7 @@ async def test_words_are_found_while_they_are_written() -> None:
         assert "no more matches" in it.text
 
 
-async def test_a_search_that_is_left_goes_back_to_where_it_began() -> None:
+async def test_a_cancelled_search_returns_to_its_start() -> None:
     async with main_view() as it:
         await it.press("v", "k", "slash", *"step 3", "escape")
 
@@ -275,7 +275,7 @@ async def test_a_search_that_is_left_goes_back_to_where_it_began() -> None:
         assert "Search first" in it.text
 
 
-async def test_what_is_nowhere_is_said() -> None:
+async def test_a_search_without_matches_is_reported() -> None:
     async with main_view() as it:
         await it.press("v", "slash", *"no such thing")
 
@@ -283,7 +283,7 @@ async def test_what_is_nowhere_is_said() -> None:
         assert "and no more." == it.under_cursor
 
 
-async def test_a_search_in_a_long_story_freezes_nothing_and_gets_there() -> None:
+async def test_a_search_in_a_long_transcript_does_not_block_and_completes() -> None:
     async with main_view(*long_talk(20_000)) as it:
         await it.press("v", "slash", *"step 17 ")
         assert KeyContext.FIND is it.view.place
@@ -293,7 +293,7 @@ async def test_a_search_in_a_long_story_freezes_nothing_and_gets_there() -> None
 # Copying.
 
 
-async def test_the_code_block_under_the_cursor_is_copied_and_else_the_answer() -> None:
+async def test_the_code_block_under_the_cursor_is_copied_and_otherwise_the_answer() -> None:
     async with main_view() as it:
         await it.press("v", "k", "k", "y")
         assert "def f():\n    return 1" == it.app.clipboard
@@ -351,7 +351,7 @@ BUILD = SubtaskChanged(at=NOW, id="t", call="x", title="make all", in_background
         (20, ["to-do 1/8 ◐ [b]fix[/b]"]),
     ],
 )
-async def test_what_is_left_to_do_stays_above_the_box_until_it_is_done(height: int, lines: list[str]) -> None:
+async def test_open_to_do_items_stay_above_the_box_until_they_are_done(height: int, lines: list[str]) -> None:
     async with main_view(TO_DO, BUILD, MessageWritten(at=NOW, text="end"), height=height) as it:
         assert not it.view.pinned.drawn
         await it.press("enter")
@@ -408,7 +408,7 @@ async def test_a_click_on_a_link_shows_its_address_and_one_on_the_button_copies_
         assert "Open a link" in it.text
 
 
-async def test_the_prompts_of_before_come_back_with_up_and_what_was_written_with_down() -> None:
+async def test_up_recalls_earlier_prompts_and_down_the_draft() -> None:
     async with main_view() as it:
         await it.press("enter", *"new", "up")
         assert "last one" == it.box.text
@@ -428,7 +428,7 @@ async def test_up_and_down_move_within_many_lines_first() -> None:
         assert "last one" == it.box.text
 
 
-async def test_a_paste_is_shown_as_it_is_and_sent_whole() -> None:
+async def test_a_paste_is_shown_unchanged_and_sent_whole() -> None:
     pasted = "\n".join(f"line {number}" for number in range(500))
     async with main_view() as it:
         await it.press("enter")
@@ -447,7 +447,7 @@ async def test_a_prompt_can_wait_for_the_end_of_the_turn() -> None:
         assert [called(Operations.send_prompt, README, Prompt(text="later", when="idle"))] == it.gateway.calls
 
 
-async def test_a_files_name_is_completed() -> None:
+async def test_a_file_name_is_completed() -> None:
     async with main_view() as it:
         it.gateway.listed = ("src/", "README.md", "src/app.py", "src/a b.py")
         await it.press("enter", *"see @ap")
@@ -478,7 +478,7 @@ async def test_a_chosen_command_stays_chosen_while_the_suggestions_stay_the_same
         assert "/code-review " == it.box.text
 
 
-async def test_a_slash_at_the_beginning_lists_the_agents_commands_with_what_they_do() -> None:
+async def test_a_slash_at_the_start_lists_the_agents_commands_with_their_descriptions() -> None:
     async with main_view() as it:
         it.gateway.announced = COMMANDS
         await it.press("enter", "slash")
@@ -491,7 +491,7 @@ async def test_a_slash_at_the_beginning_lists_the_agents_commands_with_what_they
         assert called(Operations.send_prompt, README, Prompt(text="/code-review ")) == it.gateway.calls[-1]
 
 
-async def test_a_command_that_is_written_out_is_sent_by_one_enter() -> None:
+async def test_a_complete_command_is_sent_by_one_enter() -> None:
     async with main_view() as it:
         it.gateway.announced = COMMANDS
         await it.press("enter", *"/compact", "enter")
@@ -531,7 +531,7 @@ async def test_earlier_prompts_are_searched_and_the_chosen_one_can_be_edited() -
         assert called(Operations.send_prompt, README, Prompt(text="step 18")) == it.gateway.calls[-1]
 
 
-async def test_a_search_of_earlier_prompts_that_is_left_restores_the_draft() -> None:
+async def test_a_cancelled_search_of_earlier_prompts_restores_the_draft() -> None:
     async with main_view() as it:
         await it.press("enter", *"draft", "ctrl+r", "enter")
         assert "draft" == it.box.text
@@ -544,7 +544,7 @@ async def test_a_search_of_earlier_prompts_that_is_left_restores_the_draft() -> 
     ("via", "asked", "told"),
     [("", "on this machine, in /w/readme", "/w/readme"), ("gpu-1", "on gpu-1, in /w/readme", "gpu-1:/w/readme")],
 )
-async def test_a_command_of_the_person_names_the_machine_that_it_runs_on(via: str, asked: str, told: str) -> None:
+async def test_a_command_of_the_user_names_the_machine_that_runs_it(via: str, asked: str, told: str) -> None:
     app = kasmon(fleet(idle("readme", via=via, workdir="/w/readme")), transcripts={"readme": STORY})
     async with run_app(app) as pilot:
         it = Desk(pilot)
@@ -558,7 +558,7 @@ async def test_a_command_of_the_person_names_the_machine_that_it_runs_on(via: st
         assert f"I ran this command in {told}; it exited with code 0:" in it.box.text
 
 
-async def test_a_command_of_the_person_is_asked_and_its_output_can_go_into_the_prompt() -> None:
+async def test_a_command_of_the_user_is_confirmed_and_its_output_can_be_inserted_into_the_prompt() -> None:
     async with main_view() as it:
         it.gateway.prints = "two [b]files[/b]\n\x1b]0;title\x07```\n"
         await it.press("enter", *"!ls -l", "enter")
@@ -578,7 +578,7 @@ async def test_a_command_of_the_person_is_asked_and_its_output_can_go_into_the_p
         assert (("ls -l",), []) == (it.gateway.ran, it.gateway.calls)
 
 
-async def test_what_a_command_printed_stays_with_the_person_unless_it_is_inserted() -> None:
+async def test_the_output_of_a_command_stays_with_the_user_unless_it_is_inserted() -> None:
     async with main_view() as it:
         it.gateway.prints = "private"
         await it.press("enter", *"!env", "enter")
@@ -590,7 +590,7 @@ async def test_what_a_command_printed_stays_with_the_person_unless_it_is_inserte
         assert [] == it.gateway.calls
 
 
-async def test_the_end_of_a_long_output_says_how_the_command_ended() -> None:
+async def test_the_end_of_a_long_output_has_the_exit_of_the_command() -> None:
     async with main_view() as it:
         it.gateway.prints = "".join(f"line {number}\n" for number in range(500))
         await it.press("enter", *"!seq", "enter")
@@ -619,7 +619,9 @@ async def test_a_mentioned_picture_is_named_with_its_size_and_shown_by_a_key(mon
 
 
 @pytest.mark.parametrize("variable", ["NO_COLOR", "TERM"])
-async def test_a_terminal_without_pictures_has_their_names(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+async def test_where_the_terminal_shows_no_pictures_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "dumb")
     async with main_view() as it:
         it.gateway.pictures = (PICTURE,)
@@ -630,7 +632,7 @@ async def test_a_terminal_without_pictures_has_their_names(monkeypatch: pytest.M
         assert "▀" not in it.text
 
 
-async def test_a_broken_picture_is_named_with_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broken_picture_is_named_with_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TERM", "xterm-256color")
     async with main_view() as it:
@@ -677,7 +679,7 @@ async def test_a_cell_of_a_picture_has_the_colours_of_its_two_pixels(monkeypatch
         ]
 
 
-async def test_a_picture_that_cannot_be_sent_is_said_while_it_is_written() -> None:
+async def test_an_unsupported_picture_is_reported_while_the_prompt_is_typed() -> None:
     async with main_view() as it:
         it.gateway.picture_problem = UsageError("the picture 'cat.png' has 6.0 MB; the limit is 5.0 MB.")
         await it.press("enter", *"@cat.png ")
@@ -730,7 +732,7 @@ async def test_a_dropped_picture_becomes_a_mention(pasted: str, text: str) -> No
         ({}, ""),
     ],
 )
-def test_the_terminals_variables_say_how_it_shows_pictures(variables: dict[str, str], protocol: str) -> None:
+def test_environment_variables_decide_how_pictures_are_shown(variables: dict[str, str], protocol: str) -> None:
     assert protocol == find_protocol(variables, utf8=True)
     assert "" == find_protocol(variables, utf8=False)
 
@@ -749,7 +751,7 @@ def test_the_files_that_fit_best_come_first() -> None:
     assert '@"a b"' == mention("a b")
 
 
-def test_files_are_listed_near_ones_first_and_hidden_ones_never(tmp_path: Path) -> None:
+def test_nearby_files_are_listed_first_and_hidden_ones_never(tmp_path: Path) -> None:
     for name in (".git/config", "b/deep/x", "b/y", "a", ".env", "node_modules/z", "bad\x1bname", "loop/a"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -759,7 +761,7 @@ def test_files_are_listed_near_ones_first_and_hidden_ones_never(tmp_path: Path) 
     assert [] == listed(tmp_path / "nowhere")
 
 
-async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> None:
+async def test_a_session_opened_before_its_log_is_read_has_the_box_at_the_bottom() -> None:
     async with run_app(app := kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})) as pilot:
         app.main_view.table.select(README)
         app.key_dispatcher.run(Keys.OPEN)
@@ -770,7 +772,7 @@ async def test_who_goes_in_before_all_is_there_finds_the_box_at_the_bottom() -> 
         assert view.children[-1] is view.box
 
 
-async def test_who_reads_before_all_is_there_reads_on() -> None:
+async def test_reading_continues_when_the_rest_of_the_log_arrives() -> None:
     async with run_app(app := kasmon(fleet(idle("a"), idle("readme")), transcripts={"readme": STORY})) as pilot:
         app.main_view.table.select(README)
         app.key_dispatcher.run(Keys.READ_STORY)
@@ -799,7 +801,7 @@ def queued(*texts: str) -> tuple[Session, Sequence[Event]]:
     return working("readme", receipts=waiting), [SessionStarted(at=NOW), *moved]
 
 
-async def test_prompts_that_wait_are_moved_and_taken_back() -> None:
+async def test_queued_prompts_are_moved_and_withdrawn() -> None:
     session, events = queued("first", "second", "third")
     async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab")
@@ -817,7 +819,7 @@ async def test_prompts_that_wait_are_moved_and_taken_back() -> None:
         assert "x" == it.box.text
 
 
-async def test_a_prompt_that_waits_is_changed_in_the_box() -> None:
+async def test_a_queued_prompt_is_edited_in_the_box() -> None:
     session, events = queued("first", "second\nin two lines")
     async with main_view(*events, session=session) as it:
         await it.press("enter", *"draft", "shift+tab", "j", "enter")
@@ -830,7 +832,7 @@ async def test_a_prompt_that_waits_is_changed_in_the_box() -> None:
         assert "draft" == it.box.text
 
 
-async def test_a_change_that_is_left_changes_nothing() -> None:
+async def test_a_cancelled_edit_changes_nothing() -> None:
     session, events = queued("first")
     async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab", "e", *"xyz", "escape")
@@ -840,7 +842,7 @@ async def test_a_change_that_is_left_changes_nothing() -> None:
         assert [] == it.gateway.calls
 
 
-async def test_words_that_came_too_late_are_in_the_box_again() -> None:
+async def test_an_edit_that_came_too_late_is_in_the_box_again() -> None:
     session, events = queued("first")
     async with main_view(*events, session=session) as it:
         it.gateway.refusing = RefusedError("the prompt is started: it is no longer queued.")
@@ -850,7 +852,7 @@ async def test_words_that_came_too_late_are_in_the_box_again() -> None:
         assert "first!" == it.box.text
 
 
-async def test_of_a_script_that_is_sent_the_words_of_its_prompt_are_shown() -> None:
+async def test_a_sent_script_is_shown_as_its_prompt() -> None:
     session, events = queued("prompt Mend it.")
     async with main_view(*events, session=msgspec.structs.replace(session, agent="scripted")) as it:
         await it.press("enter")
@@ -858,7 +860,7 @@ async def test_of_a_script_that_is_sent_the_words_of_its_prompt_are_shown() -> N
         assert "queued  Mend it." in it.text
 
 
-async def test_of_many_that_wait_the_last_are_shown_and_the_others_counted() -> None:
+async def test_the_last_of_many_queued_prompts_are_shown_and_the_others_counted() -> None:
     session, events = queued(*(f"prompt {number}" for number in range(1, 9)))
     async with main_view(*events, session=session) as it:
         await it.press("enter")
@@ -867,7 +869,7 @@ async def test_of_many_that_wait_the_last_are_shown_and_the_others_counted() -> 
         assert ["prompt 7", "prompt 8"] == [f"prompt {n}" for n in range(1, 9) if f"prompt {n}" in it.text]
 
 
-async def test_when_nothing_waits_any_more_the_box_has_the_keyboard() -> None:
+async def test_when_the_queue_is_empty_the_box_has_the_focus() -> None:
     session, events = queued("first")
     async with main_view(*events, session=session) as it:
         await it.press("enter", "shift+tab")
@@ -891,7 +893,7 @@ ABLE: dict[str, Any] = {
 }
 
 
-async def test_the_meter_tells_context_cost_model_and_mode() -> None:
+async def test_the_meter_shows_context_cost_model_and_mode() -> None:
     used = Tokens(input=800_000, output=50_000, context=150_000, limit=200_000)
     async with main_view(session=working("readme", tokens=used, cost_usd=1.5, **ABLE)) as it:
         await it.press("enter")
@@ -901,7 +903,7 @@ async def test_the_meter_tells_context_cost_model_and_mode() -> None:
             assert word in line
 
 
-async def test_what_fills_the_context_is_told_where_model_and_mode_are_changed() -> None:
+async def test_the_usage_of_the_context_is_shown_in_the_model_dialog() -> None:
     parts = (ContextPart(name="Messages", tokens=30_000), ContextPart(name="Tools \x1b[2J[b]", tokens=9_000))
     used = Tokens(context=150_000, limit=200_000, filled_by=parts)
     async with main_view(session=working("readme", tokens=used, **ABLE)) as it:
@@ -912,7 +914,7 @@ async def test_what_fills_the_context_is_told_where_model_and_mode_are_changed()
 
 
 @pytest.mark.parametrize("width", [36, 44, 60, 72, 100])
-def test_however_narrow_the_meter_tells_how_full_the_context_is(width: int) -> None:
+def test_the_narrowest_meter_shows_the_usage_of_the_context(width: int) -> None:
     session = working(
         "readme",
         tokens=Tokens(input=180_000, output=9_000, context=171_000, limit=200_000),
@@ -977,7 +979,7 @@ async def test_an_agent_with_options_alone_can_be_configured() -> None:
         assert [called(Operations.configure, README, Configure(switches={"fast": True}))] == it.gateway.calls
 
 
-async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
+async def test_an_action_that_the_agent_does_not_support_is_not_offered_and_gives_the_reason() -> None:
     async with main_view(session=working("readme", generation=1, abilities=("streams",))) as it:
         await it.press("enter")
         assert "interrupt" not in it.text.splitlines()[-1]
@@ -988,7 +990,7 @@ async def test_what_an_agent_cannot_do_is_not_offered_and_said() -> None:
         assert "offers no other model or mode" in it.text
 
 
-async def test_what_it_can_do_is_offered() -> None:
+async def test_a_supported_action_is_offered() -> None:
     async with main_view(session=working("readme", **ABLE)) as it:
         await it.press("enter")
         assert "interrupt" in it.text.splitlines()[-1]
@@ -1001,7 +1003,9 @@ async def test_what_it_can_do_is_offered() -> None:
     ("abilities", "said"),
     [(("receives_images",), "Otherwise save the picture, and mention its file"), (("streams",), "gets no pictures")],
 )
-async def test_where_no_picture_can_be_pasted_it_says_what_else_to_do(abilities: tuple[str, ...], said: str) -> None:
+async def test_without_picture_support_the_paste_key_gives_an_alternative(
+    abilities: tuple[str, ...], said: str
+) -> None:
     async with main_view(session=working("readme", generation=1, abilities=abilities)) as it:
         await it.press("enter", "alt+v")
 
@@ -1010,7 +1014,7 @@ async def test_where_no_picture_can_be_pasted_it_says_what_else_to_do(abilities:
         assert [] == it.gateway.calls
 
 
-async def test_a_second_question_for_a_picture_ends_the_wait_for_the_first() -> None:
+async def test_a_second_clipboard_query_ends_the_wait_for_the_first() -> None:
     asked: list[Callable[[bytes, str], object]] = []
     async with main_view(session=working("readme", generation=1, abilities=("receives_images",))) as it:
         it.app.read_clipboard = lambda on_reply: not asked.append(on_reply)  # type: ignore[method-assign, func-returns-value]

@@ -27,7 +27,7 @@ def pane(number: int, session: str, **fields: Any) -> AdoptablePane:
     return AdoptablePane(**{**base, **fields})
 
 
-async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
+async def test_a_pane_is_chosen_and_adopted_under_its_sessions_name() -> None:
     app = kasmon(fleet(idle("readme")))
     gateway_of(app).foreign = [pane(0, "work"), pane(3, "api", agent="claude", title="✳ fixing"), pane(4, "web")]
     async with run_app(app) as pilot:
@@ -44,7 +44,7 @@ async def test_a_pane_is_chosen_and_watched_under_its_sessions_name() -> None:
         assert [called(Operations.adopt_pane, "%3", "api")] == gateway_of(app).calls
 
 
-async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
+async def test_an_adopted_or_dead_pane_is_not_offered() -> None:
     app = kasmon(fleet(idle("readme")))
     gateway_of(app).foreign = [pane(0, "watched", adopted="abcdefgh"), pane(1, "gone", is_dead=True)]
     async with run_app(app) as pilot:
@@ -57,7 +57,7 @@ async def test_what_is_watched_already_or_dead_is_not_offered() -> None:
         assert [] == gateway_of(app).calls
 
 
-async def test_of_many_panes_the_chosen_one_is_in_sight() -> None:
+async def test_the_chosen_one_of_many_panes_is_visible() -> None:
     app = kasmon(fleet(idle("readme")))
     gateway_of(app).foreign = [pane(number, f"s{number:02}") for number in range(ROWS * 3)]
     async with run_app(app, (100, 40)) as pilot:
@@ -79,7 +79,7 @@ async def test_hostile_names_are_only_text() -> None:
         assert "[@click=app.quit]t[/]" in text_of(app)
 
 
-async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
+async def test_without_tmux_the_dialog_reports_it_and_stays_open() -> None:
     app = kasmon(fleet(idle("readme")))
     gateway_of(app).refusing = NotFoundError("no tmux server listens at '/x'.", hint="Pass its socket.")
     async with run_app(app) as pilot:
@@ -90,7 +90,7 @@ async def test_where_there_is_no_tmux_it_says_so_and_stays() -> None:
 
 
 @pytest.mark.parametrize("key", ["x", "X"])
-async def test_it_is_never_stopped_and_can_be_let_go(key: str) -> None:
+async def test_an_adopted_session_is_never_stopped_and_can_be_released(key: str) -> None:
     mine = msgspec.structs.replace(idle("mine", mode=Mode.TMUX), adopted="work:0.0")
     async with run_app(app := kasmon(fleet(mine)), notifications=True) as pilot:
         assert "adopted" in text_of(app)
@@ -127,7 +127,7 @@ async def test_a_background_session_of_claude_is_chosen_too() -> None:
         assert [called(Operations.adopt_background, "86f99758")] == gateway_of(app).calls
 
 
-async def test_the_cursor_goes_to_the_adopted_session_whatever_name_it_got() -> None:
+async def test_the_cursor_moves_to_the_adopted_session_for_any_name() -> None:
     app = kasmon(fleet(idle("readme")))
     gateway_of(app).background = [BackgroundSession(id="86f99758", name="fix the build", state="working")]
     gateway_of(app).word = "fix the bu-2"

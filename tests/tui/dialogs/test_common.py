@@ -61,7 +61,7 @@ async def closed(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it() -> None:
+async def test_the_reason_why_the_folder_config_does_not_apply_is_shown_below_it() -> None:
     app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     gateway = gateway_of(app)
     gateway.notices = {"/home/you": "It is [b]not[/b] trusted.", "/other": "Nor is this."}
@@ -82,7 +82,7 @@ async def test_why_what_the_folder_brings_along_does_not_count_stands_under_it()
         await auntil(lambda: "Nor is this." not in text_of(app))
 
 
-async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
+async def test_a_new_session_is_created_with_the_entered_values() -> None:
     app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -93,7 +93,7 @@ async def test_a_new_session_is_asked_for_with_what_was_filled_in() -> None:
         assert [expected] == calls(pilot)
 
 
-async def test_an_account_is_chosen_where_the_config_names_some_for_the_agent() -> None:
+async def test_an_account_is_chosen_if_the_config_has_some_for_the_agent() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         gateway_of(pilot.app).offered = (
             ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),
@@ -118,7 +118,7 @@ async def test_an_account_is_chosen_where_the_config_names_some_for_the_agent() 
         assert "account='work'" in str(calls(pilot))
 
 
-async def test_only_agents_that_can_start_are_offered_and_the_others_are_named() -> None:
+async def test_only_usable_agents_are_offered_and_the_others_are_named() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         text = text_of(pilot.app)
@@ -128,7 +128,7 @@ async def test_only_agents_that_can_start_are_offered_and_the_others_are_named()
         assert "terminal   structured" in text
 
 
-async def test_an_empty_name_becomes_one_made_of_the_folder_and_the_agent_that_is_free() -> None:
+async def test_an_empty_name_becomes_a_free_one_of_the_folder_and_the_agent() -> None:
     app = kasmon(fleet(idle("my-shop-shell")), settings=protocol.DashboardSettings(workdir="/home/you/my shop"))
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -139,7 +139,7 @@ async def test_an_empty_name_becomes_one_made_of_the_folder_and_the_agent_that_i
         assert "my-shop-shell-2" == calls(pilot)[0][1]["new"].name
 
 
-async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_in_them() -> None:
+async def test_rarely_used_fields_are_folded_and_show_their_values() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         assert "▸  machine: local" in text_of(pilot.app)
@@ -154,7 +154,7 @@ async def test_the_fields_that_few_sessions_need_are_folded_and_say_what_stands_
         assert [] == calls(pilot)
 
 
-async def test_a_folder_that_is_written_is_completed_by_tab_which_then_goes_on() -> None:
+async def test_tab_completes_a_folder_and_then_moves_on() -> None:
     app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         gateway_of(pilot.app).folders_here = ("/srv/app/", "/srv/www/")
@@ -180,7 +180,7 @@ def test_folders_are_found_by_their_beginning(tmp_path: Path, monkeypatch: pytes
     assert [] == folders_like(f"{tmp_path}/nowhere/x") == folders_like("/\0/")
 
 
-async def test_the_folders_of_the_last_sessions_are_offered_and_the_arrows_take_one() -> None:
+async def test_the_folders_of_the_last_sessions_are_offered_and_chosen_by_arrows() -> None:
     old = idle("old", workdir="/srv/old", created_at=1.0)
     elsewhere = idle("far", workdir="/far", machine="another")
     app = kasmon(
@@ -210,7 +210,7 @@ async def test_a_name_that_is_taken_is_said_before_anything_is_tried_until_it_is
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-async def test_in_a_small_window_the_keys_stay_in_sight_whatever_is_wrong(size: tuple[int, int]) -> None:
+async def test_in_a_small_window_the_keys_stay_visible_with_any_error(size: tuple[int, int]) -> None:
     """Also while a request waits."""
     async with kasmon(fleet(asking("fix-auth"))).run_test(size=size) as pilot:
         await dialog(pilot, "n")
@@ -221,7 +221,7 @@ async def test_in_a_small_window_the_keys_stay_in_sight_whatever_is_wrong(size: 
             assert words in text_of(pilot.app)
 
 
-async def test_a_long_reason_is_said_to_its_end() -> None:
+async def test_a_long_reason_is_shown_whole() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(80, 24)) as pilot:
         await dialog(pilot, "n")
         why = f"cannot start 'x': {'there is a reason and ' * 6}that is all."
@@ -262,7 +262,7 @@ async def test_a_session_on_another_machine_is_a_terminal_in_a_folder_of_that_ma
         assert [created("x", "claude@me@box", mode=Mode.TMUX, workdir="", prompt="")] == calls(pilot)
 
 
-async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
+async def test_an_entered_folder_is_one_of_the_other_machine() -> None:
     app = kasmon(fleet(idle("readme")), settings=protocol.DashboardSettings(workdir="/home/you"))
     async with app.run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
@@ -272,7 +272,7 @@ async def test_a_folder_that_was_written_is_one_of_the_other_machine() -> None:
         assert "~/src" == calls(pilot)[0][1]["new"].workdir
 
 
-async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
+async def test_an_invalid_machine_is_reported_at_its_field() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await on_machine(pilot, "-oProxyCommand=x")
         await pilot.pause()
@@ -282,7 +282,7 @@ async def test_what_cannot_be_a_machine_is_said_at_its_place() -> None:
         assert [] == calls(pilot)
 
 
-async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_that_was_begun() -> None:
+async def test_the_machines_in_the_ssh_config_are_offered_and_right_completes_one() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         gateway_of(pilot.app).hosts = ("build-box", "gpu")
         await dialog(pilot, "n")
@@ -296,7 +296,7 @@ async def test_the_machines_that_ssh_knows_are_offered_and_right_takes_the_one_t
         assert "claude@build-box" == calls(pilot)[0][1]["new"].agent
 
 
-async def test_enter_starts_also_from_a_choice() -> None:
+async def test_enter_starts_from_a_choice_too() -> None:
     """Of the agent, the mode and the sandbox."""
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         for tabs in (1, 2, 3):
@@ -315,7 +315,7 @@ async def hurried(pilot: Pilot[None]) -> None:
     await auntil(lambda: "Starts as soon as the installed agents" in text_of(pilot.app))
 
 
-async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are() -> None:
+async def test_enter_before_the_agents_are_loaded_starts_once_they_are() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
         assert [] == calls(pilot)
@@ -326,7 +326,7 @@ async def test_who_says_start_before_the_agents_are_known_gets_it_once_they_are(
 
 
 @pytest.mark.parametrize("key", ["x", "escape"])
-async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
+async def test_another_key_before_that_cancels_the_start(key: str) -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await hurried(pilot)
         shown = cast(NewSessionDialog, pilot.app.screen)
@@ -340,7 +340,7 @@ async def test_whoever_turns_away_before_that_starts_nothing(key: str) -> None:
         assert [] == calls(pilot)
 
 
-async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_and_in_an_empty_list_nothing() -> None:
+async def test_if_no_agents_can_be_loaded_the_dialog_gives_the_reason_and_an_empty_list_does_not() -> None:
     app = kasmon(fleet())
     gateway = gateway_of(app)
     gateway.offering = UnavailableError("a system call failed '/etc/kasmon': Input/output error.", hint="Look there.")
@@ -354,7 +354,7 @@ async def test_why_nobody_can_tell_which_agents_there_are_stands_in_the_dialog_a
         assert not app.crash
 
 
-async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
+async def test_the_cursor_moves_to_the_started_session() -> None:
     async with kasmon(fleet(asking("fix-auth"), idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         await pilot.press(*"docs", "enter")
@@ -365,7 +365,7 @@ async def test_the_cursor_goes_to_the_session_that_was_started() -> None:
         assert "docs" == app_of(pilot).main_view.table.selected
 
 
-async def test_what_the_world_refuses_is_said_in_place_and_nothing_typed_is_lost() -> None:
+async def test_a_refusal_is_shown_in_place_and_keeps_the_entered_text() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "n")
         gateway_of(pilot.app).refusing = LaunchError(
@@ -406,7 +406,7 @@ async def test_a_message_can_wait_or_interrupt() -> None:
         assert [called(Operations.send_prompt, README, Prompt(text="Go on", when="idle"))] == calls(pilot)
 
 
-async def test_what_nobody_would_see_typed_is_typed_only_by_whoever_chooses_that() -> None:
+async def test_a_prompt_without_a_visible_box_is_typed_only_if_the_user_chooses_that() -> None:
     async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "m")
         assert ANYWAY not in text_of(pilot.app)
@@ -440,7 +440,7 @@ async def confirmed(pilot: Pilot[None], text: str) -> None:
     await pilot.press("y")
 
 
-async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> None:
+async def test_a_broadcast_is_sent_to_the_sessions_in_the_list_and_names_them() -> None:
     shown = fleet(working("a", agent="codex"), working("b"), idle("c", agent="codex"), ended("d", agent="codex"))
     async with run_app(kasmon(shown)) as pilot:
         await pilot.press("slash", *"agent:codex", "enter")
@@ -453,7 +453,7 @@ async def test_a_broadcast_goes_to_what_the_list_shows_and_says_to_whom() -> Non
         assert ["c", "a"] == gateway_of(pilot.app).passed(Operations.send_prompt, "session")
 
 
-async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happens() -> None:
+async def test_each_sessions_result_of_a_broadcast_is_shown_as_it_arrives() -> None:
     old = with_receipt(idle("a"), ReceiptState.FINISHED)
     async with kasmon(fleet(old, idle("b"), working("c"))).run_test(size=(120, 40), notifications=True) as pilot:
         await dialog(pilot, "M")
@@ -474,7 +474,7 @@ async def test_what_becomes_of_a_broadcast_is_told_for_each_session_as_it_happen
         await closed(pilot)
 
 
-async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it() -> None:
+async def test_a_repeated_broadcast_is_sent_only_to_sessions_that_refused_it() -> None:
     async with kasmon(fleet(idle("a"), idle("b"), idle("c"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "M")
         gateway_of(pilot.app).refusing_for = {"b": SessionEndedError("b")}
@@ -489,7 +489,7 @@ async def test_a_broadcast_tried_again_goes_only_to_those_that_did_not_take_it()
         assert ["b"] == gateway_of(pilot.app).passed(Operations.send_prompt, "session")
 
 
-async def test_a_broadcast_that_some_did_not_take_can_be_changed_for_these_and_nothing_typed_is_lost() -> None:
+async def test_a_refused_broadcast_can_be_edited_for_these_sessions_and_keeps_the_text() -> None:
     async with kasmon(fleet(idle("a"), idle("b"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "M")
         gateway_of(pilot.app).refusing_for = {"b": SessionEndedError("b")}
@@ -517,7 +517,7 @@ async def test_a_broadcast_to_several_is_confirmed_with_the_list_of_its_recipien
         assert "Go on" in text_of(pilot.app)
 
 
-async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> None:
+async def test_a_broadcast_is_not_sent_to_shells_and_names_them() -> None:
     shells = [idle(name, agent=agent, mode=Mode.TMUX) for name, agent in (("sh", "shell"), ("py", "python3"))]
     async with kasmon(fleet(idle("a"), idle("b"), *shells)).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "M")
@@ -529,14 +529,14 @@ async def test_a_broadcast_goes_to_no_shell_and_names_what_it_leaves_out() -> No
         assert {"a", "b"} == set(gateway_of(pilot.app).passed(Operations.send_prompt, "session"))
 
 
-async def test_a_list_of_shells_alone_gets_no_broadcast() -> None:
+async def test_a_list_of_shells_alone_cannot_get_a_broadcast() -> None:
     shown = fleet(idle("sh", agent="shell", mode=Mode.TMUX))
     async with run_app(kasmon(shown), notifications=True) as pilot:
         await pilot.press("M")
         await auntil(lambda: "No agent in the list is running" in text_of(pilot.app))
 
 
-async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
+async def test_the_palette_shows_why_a_session_is_in_its_state() -> None:
     async with run_app(kasmon(fleet(working("readme"))), notifications=True) as pilot:
         await pilot.press("ctrl+p", *"explain", "enter")
         await auntil(lambda: "Why readme is working" in text_of(pilot.app))
@@ -550,7 +550,7 @@ async def test_the_palette_says_why_a_session_is_in_its_state() -> None:
         await auntil(lambda: sentence(SessionEndedError("readme").message) in text_of(pilot.app))
 
 
-async def test_stopping_is_asked_and_only_y_means_yes() -> None:
+async def test_a_stop_is_confirmed_and_only_y_means_yes() -> None:
     async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
         for key in ("enter", "escape", "n", "x", "space"):
             if len(pilot.app.screen_stack) == 1:
@@ -572,7 +572,7 @@ async def test_y_stops() -> None:
         assert [called(Operations.stop, README)] == calls(pilot)
 
 
-async def test_interrupting_needs_no_question() -> None:
+async def test_an_interrupt_needs_no_confirmation() -> None:
     async with run_app(kasmon(fleet(working("readme")))) as pilot:
         await pilot.press("c")
         await pilot.pause()
@@ -580,7 +580,7 @@ async def test_interrupting_needs_no_question() -> None:
         assert [called(Operations.interrupt, README)] == calls(pilot)
 
 
-async def test_an_ended_session_is_forgotten_after_a_question() -> None:
+async def test_an_ended_session_is_removed_after_a_confirmation() -> None:
     async with kasmon(fleet(ended("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "X")
         assert "The event log and the working directory are kept" in text_of(pilot.app)
@@ -597,7 +597,7 @@ async def test_an_ended_session_is_forgotten_after_a_question() -> None:
         ("a", called(Operations.remove, README, deletes_conversation=True)),
     ],
 )
-async def test_the_agents_own_conversation_is_deleted_only_if_the_user_says_so(key: str, call: Call) -> None:
+async def test_the_agents_own_conversation_is_deleted_only_on_request(key: str, call: Call) -> None:
     session = ended("readme", resume_id="talk-1", abilities=("deletes",))
     async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "X")
@@ -608,7 +608,7 @@ async def test_the_agents_own_conversation_is_deleted_only_if_the_user_says_so(k
         assert [call] == calls(pilot)
 
 
-async def test_the_agents_log_in_is_shown_whole_and_run_after_a_question() -> None:
+async def test_the_agents_login_is_shown_whole_and_run_after_a_confirmation() -> None:
     log_in = TerminalLogIn(title="In a [b]terminal", argv=("odd", "auth", "log in"), variables={"ODD": "1"})
     async with kasmon(fleet(ended("readme", log_in=log_in))).run_test(size=(120, 40)) as pilot:
         assert "log in" in text_of(pilot.app).splitlines()[-1]
@@ -623,7 +623,7 @@ async def test_the_agents_log_in_is_shown_whole_and_run_after_a_question() -> No
         assert [called(Operations.begin_log_in, README, log_in)] == calls(pilot)
 
 
-async def test_a_session_that_needs_no_log_in_says_so() -> None:
+async def test_a_session_that_needs_no_login_reports_that() -> None:
     async with run_app(kasmon(fleet(ended("readme"))), notifications=True) as pilot:
         await pilot.press("A")
         await pilot.pause()
@@ -633,7 +633,7 @@ async def test_a_session_that_needs_no_log_in_says_so() -> None:
 
 
 @pytest.mark.parametrize("key", ["X", "R"])
-async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) -> None:
+async def test_a_running_session_is_neither_removed_nor_restarted(key: str) -> None:
     async with run_app(kasmon(fleet(working("readme"))), notifications=True) as pilot:
         await pilot.press(key)
         await pilot.pause()
@@ -643,7 +643,7 @@ async def test_a_session_that_runs_is_neither_forgotten_nor_restarted(key: str) 
 
 
 @pytest.mark.parametrize("gone", [ended("readme", 1), session("readme", SessionState.LOST)], ids=["ended", "lost"])
-async def test_what_does_not_run_is_started_again(gone: Session) -> None:
+async def test_an_ended_session_is_restarted(gone: Session) -> None:
     async with run_app(kasmon(fleet(gone))) as pilot:
         await pilot.press("R")
         await pilot.pause()
@@ -656,7 +656,7 @@ async def test_what_does_not_run_is_started_again(gone: Session) -> None:
     [(Mode.SDK, Mode.TMUX, "to a terminal"), (Mode.TMUX, Mode.SDK, "to structured mode")],
     ids=["structured", "terminal"],
 )
-async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, to: Mode, words: str) -> None:
+async def test_a_session_moves_to_the_other_mode_after_a_confirmation(mode: Mode, to: Mode, words: str) -> None:
     session = idle("readme", mode=mode, permission_mode="default")
     async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "V")
@@ -668,7 +668,7 @@ async def test_a_session_moves_to_the_other_mode_once_that_was_said(mode: Mode, 
         assert [called(Operations.move, README, to)] == calls(pilot)
 
 
-async def test_a_session_moves_to_another_account_where_the_config_names_some_for_its_agent() -> None:
+async def test_a_session_moves_to_another_account_if_the_config_has_some_for_its_agent() -> None:
     session = idle("readme", permission_mode="default", account="work")
     async with run_app(kasmon(fleet(session))) as pilot:
         gateway_of(pilot.app).offered = (ProfileOffer(name="claude", modes=(Mode.TMUX,), accounts=("work", "home")),)
@@ -688,7 +688,7 @@ async def test_a_session_moves_to_another_account_where_the_config_names_some_fo
         assert called(Operations.move, README, Mode.TMUX) == calls(pilot)[-1]
 
 
-async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_along() -> None:
+async def test_the_move_dialog_warns_if_the_permission_mode_cannot_be_kept() -> None:
     session = idle("readme", program="codex", permission_mode="untrusted")
     async with kasmon(fleet(session)).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "V")
@@ -700,7 +700,7 @@ async def test_the_dialog_of_a_move_says_where_the_permission_mode_cannot_go_alo
 
 
 @pytest.mark.parametrize("key", ["m", "c", "x"])
-async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
+async def test_an_ended_session_reports_that_it_does_not_run(key: str) -> None:
     async with run_app(kasmon(fleet(ended("readme"))), notifications=True) as pilot:
         await pilot.press(key)
         await pilot.pause()
@@ -709,7 +709,7 @@ async def test_an_ended_session_says_that_it_does_not_run(key: str) -> None:
         assert [] == calls(pilot)
 
 
-async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
+async def test_a_rename_keeps_the_dialog_open_for_a_taken_name() -> None:
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "r")
         gateway_of(pilot.app).refusing = NameTakenError("readme2", "abc")
@@ -723,7 +723,7 @@ async def test_renaming_keeps_the_dialog_when_the_name_is_taken() -> None:
         assert "readme2" == pilot.app.screen.query_one("#new-name", LineInput).value
 
 
-async def test_tags_are_edited_as_words_on_a_line_and_kept_when_one_is_refused() -> None:
+async def test_tags_are_edited_on_one_line_and_kept_when_one_is_refused() -> None:
     async with kasmon(fleet(idle("readme", tags=("api", "docs")), idle("x", tags=("web",)))).run_test() as pilot:
         await dialog(pilot, "T")
         assert "In use: api, docs, web." in text_of(pilot.app)
@@ -738,7 +738,7 @@ async def test_tags_are_edited_as_words_on_a_line_and_kept_when_one_is_refused()
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quitting_asks_nothing_and_leaves_a_line_that_says_how_many_agents_run(key: str) -> None:
+async def test_quitting_needs_no_confirmation_and_prints_how_many_agents_run(key: str) -> None:
     async with run_app(kasmon(fleet(working("a"), idle("b"), ended("c")))) as pilot:
         await pilot.press(key)
         await pilot.pause()
@@ -747,7 +747,7 @@ async def test_quitting_asks_nothing_and_leaves_a_line_that_says_how_many_agents
         assert "2 agents are still running. Run `kasmon` to open the dashboard again." == app_of(pilot).farewell
 
 
-async def test_quitting_where_no_agent_runs_leaves_no_line() -> None:
+async def test_quitting_without_a_running_agent_prints_nothing() -> None:
     async with run_app(kasmon(fleet(ended("c")))) as pilot:
         await pilot.press("q")
         await pilot.pause()
@@ -756,7 +756,7 @@ async def test_quitting_where_no_agent_runs_leaves_no_line() -> None:
         assert "" == app_of(pilot).farewell
 
 
-async def test_quitting_a_demo_says_that_its_agents_end() -> None:
+async def test_quitting_a_demo_reports_that_its_agents_end() -> None:
     async with kasmon(fleet(working("a"))).run_test(size=(120, 40)) as pilot:
         app_of(pilot).agents_go_on = False
         await dialog(pilot, "q")
@@ -764,7 +764,7 @@ async def test_quitting_a_demo_says_that_its_agents_end() -> None:
         assert "Quit the demo? Its agents stop too." in text_of(pilot.app)
 
 
-async def test_the_last_change_of_a_session_is_a_key_away() -> None:
+async def test_a_key_shows_the_last_change_of_a_session() -> None:
     async with run_app(kasmon(fleet(idle("readme")), transcripts={"readme": talk()})) as pilot:
         told = app_of(pilot).session_pane.transcripts.of(README)
         await auntil(lambda: told.cursor)
@@ -774,7 +774,7 @@ async def test_the_last_change_of_a_session_is_a_key_away() -> None:
         assert "44 +    since = Column" in text_of(pilot.app)
 
 
-async def test_a_session_without_a_change_says_so() -> None:
+async def test_a_session_without_a_change_reports_that() -> None:
     async with run_app(kasmon(fleet(idle("readme"))), notifications=True) as pilot:
         await pilot.press("D")
         await pilot.pause()
@@ -782,7 +782,7 @@ async def test_a_session_without_a_change_says_so() -> None:
         assert "No changes by readme were recorded." in text_of(pilot.app)
 
 
-async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
+async def test_a_theme_is_previewed_at_once_and_saved_by_enter() -> None:
     async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "comma")
         await pilot.press("down")
@@ -796,7 +796,7 @@ async def test_a_theme_is_shown_at_once_and_kept_by_enter() -> None:
         assert shown == pilot.app.theme
 
 
-async def test_on_a_light_terminal_the_theme_for_light_terminals_is_kept() -> None:
+async def test_on_a_light_terminal_the_theme_for_light_terminals_is_saved() -> None:
     async with (app := kasmon(crew())).run_test(size=(120, 40)) as pilot:
         app.user_settings.use_background(is_light=True)
         await dialog(pilot, "comma")
@@ -806,7 +806,7 @@ async def test_on_a_light_terminal_the_theme_for_light_terminals_is_kept() -> No
         assert [called(Operations.save_theme, LIGHT, "ui.light_theme")] == calls(pilot)
 
 
-async def test_esc_brings_the_old_theme_back() -> None:
+async def test_esc_restores_the_old_theme() -> None:
     async with kasmon(crew()).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "comma")
         await pilot.press("down", "escape")
@@ -823,7 +823,7 @@ async def clicked(pilot: Pilot[None], words: str) -> None:
     await pilot.click(offset=(x + 1, y))
 
 
-async def test_what_stands_at_the_foot_of_a_dialog_can_be_clicked() -> None:
+async def test_the_keys_at_the_foot_of_a_dialog_can_be_clicked() -> None:
     feet = {"m": "esc close", "x": "esc cancel", "question_mark": "esc close", "comma": "esc revert"}
     async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
         for key, words in feet.items():
@@ -833,7 +833,7 @@ async def test_what_stands_at_the_foot_of_a_dialog_can_be_clicked() -> None:
 
 
 @pytest.mark.parametrize("by_mouse", [True, False])
-async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: bool) -> None:
+async def test_a_message_can_be_sent_from_the_choice_of_its_time(by_mouse: bool) -> None:
     async with kasmon(fleet(working("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "m")
         await pilot.press(*"Go on", "tab", "right")
@@ -843,7 +843,7 @@ async def test_a_message_can_be_sent_from_where_its_moment_is_chosen(by_mouse: b
         assert [called(Operations.send_prompt, SessionId("readme"), Prompt(text="Go on", when="idle"))] == calls(pilot)
 
 
-async def test_the_settings_say_where_the_config_lies_and_what_is_wrong_with_it() -> None:
+async def test_the_settings_show_the_path_of_the_config_and_its_errors() -> None:
     settings = protocol.DashboardSettings(
         config_path="/home/you/.config/kasmon/config.toml", problems=("config.toml:3: no such key",)
     )
@@ -868,7 +868,7 @@ async def test_the_palette_finds_every_action_and_every_session() -> None:
         assert not {"Once", "Always", "Deny"} & discovered
 
 
-async def test_nothing_moves_under_the_palette() -> None:
+async def test_the_view_does_not_change_under_the_palette() -> None:
     async with run_app(kasmon(fleet(idle("readme"), asking("fix-auth"))), (80, 24)) as pilot:
         main_view = app_of(pilot).main_view
         before = main_view.preview.region
@@ -880,7 +880,7 @@ async def test_nothing_moves_under_the_palette() -> None:
         assert "waits" not in text_of(pilot.app)
 
 
-async def test_without_colours_what_is_chosen_in_the_palette_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_colours_the_selection_in_the_palette_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with run_app(kasmon(fleet(idle("readme"))), (80, 24)) as pilot:
         await pilot.press("ctrl+p")
@@ -894,7 +894,7 @@ async def test_without_colours_what_is_chosen_in_the_palette_is_reversed(monkeyp
         assert any(word.startswith("Next") for word in reversed_words)
 
 
-async def test_the_palette_finds_what_is_only_told_of() -> None:
+async def test_the_palette_finds_actions_by_their_description() -> None:
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         hits = [hit async for hit in KasmonCommands(pilot.app.screen).search("review pending")]
 
@@ -914,7 +914,7 @@ async def offered(pilot: Pilot[None], words: str) -> None:
     await pilot.pause()
 
 
-async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> None:
+async def test_a_list_action_in_the_palette_leaves_the_session_first() -> None:
     """What was written there is kept."""
     async with run_app(kasmon(fleet(idle("readme")))) as pilot:
         await pilot.press("enter", *"half", "ctrl+p", *"rename")
@@ -930,7 +930,7 @@ async def test_what_the_palette_does_for_the_list_leaves_the_session_first() -> 
         assert "half" == pilot.app.query_one(PromptBox).text
 
 
-async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
+async def test_moving_between_sessions_keeps_the_drafts() -> None:
     async with run_app(kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await pilot.press("enter", *"half")
         app_of(pilot).session_pane.enter(SessionId("zoo"))
@@ -942,7 +942,7 @@ async def test_from_one_session_to_another_nothing_written_is_lost() -> None:
         assert "half" == pilot.app.query_one(PromptBox).text
 
 
-async def test_the_palette_does_what_was_chosen() -> None:
+async def test_the_palette_runs_the_chosen_action() -> None:
     async with run_app(kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await pilot.press("ctrl+p", *"zoo")
         await offered(pilot, "zoo")
@@ -954,7 +954,7 @@ async def test_the_palette_does_what_was_chosen() -> None:
         assert "zoo" == entered.id
 
 
-async def test_the_palette_reads_no_markup() -> None:
+async def test_the_palette_does_not_interpret_markup() -> None:
     lines = ("[@click=app.quit]a[/]", "[/foo]", "\\\\[", "[red]")
     async with run_app(kasmon(fleet(*(idle(f"readme-{number}", line) for number, line in enumerate(lines))))) as pilot:
         await pilot.press("ctrl+p", *"readme")
@@ -1022,7 +1022,7 @@ async def test_the_help_opens_on_every_screen_with_the_keys_of_that_screen_first
         (idle("shell", mode=Mode.TMUX), "v", "In a transcript or scrollback"),
     ],
 )
-async def test_over_what_a_session_shows_the_help_has_those_keys_first(shown: Session, key: str, first: str) -> None:
+async def test_over_the_view_of_a_session_the_help_has_those_keys_first(shown: Session, key: str, first: str) -> None:
     app = kasmon(fleet(shown))
     gateway_of(app).diffs = {"web": DIFF}
     async with app.run_test(size=(120, 40)) as pilot:
@@ -1038,7 +1038,7 @@ async def test_over_what_a_session_shows_the_help_has_those_keys_first(shown: Se
         await auntil(lambda: app.screen is screen, what="the screen below")
 
 
-async def test_what_is_typed_in_the_help_searches_it() -> None:
+async def test_typing_in_the_help_searches_it() -> None:
     async with run_app(kasmon(fleet(working("readme")))) as pilot:
         await pilot.press("question_mark", *"restart")
         await auntil(lambda: "Restart ended" in text_of(pilot.app), what="what was found")
@@ -1076,7 +1076,7 @@ class SlowWorld(FakeGateway):
         return operations
 
 
-async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_over_it() -> None:
+async def test_a_dialog_that_is_done_closes_itself_and_no_other_one_above_it() -> None:
     """A person looks at a request meanwhile, and keys that are meant for its card must not go into the dialog."""
     gateway = SlowWorld(fleet(idle("readme"), asking("web")))
     async with (app := Kasmon(gateway=gateway, clock=StillClock())).run_test(size=(120, 40)) as pilot:
@@ -1091,7 +1091,7 @@ async def test_a_dialog_that_is_through_takes_away_itself_and_nothing_that_lies_
         assert isinstance(app.screen, CardScreen)
 
 
-async def test_a_dialog_that_is_told_twice_to_go_goes_once() -> None:
+async def test_a_dialog_that_is_closed_twice_closes_once() -> None:
     """As by an Enter that is held down."""
     async with kasmon(fleet(idle("readme"))).run_test(size=(120, 40)) as pilot:
         await dialog(pilot, "r")

@@ -59,7 +59,7 @@ async def test_another_agent_has_other_conversations() -> None:
         assert ("gemini", Mode.SDK, "/home/you", "") == gateway_of(app).listing[-1]
 
 
-async def test_an_agent_without_a_list_says_so_and_starts_none() -> None:
+async def test_an_agent_without_a_list_reports_that_and_starts_none() -> None:
     app = dashboard()
     gateway_of(app).refusing = UnableError("'opencode' does not list its conversations.")
     async with run_app(app, size=(120, 40)) as pilot:
@@ -73,7 +73,7 @@ async def test_an_agent_without_a_list_says_so_and_starts_none() -> None:
         assert [] == gateway_of(app).calls
 
 
-async def test_no_conversation_is_resumed_that_was_not_listed_when_it_was_confirmed() -> None:
+async def test_no_conversation_is_resumed_that_was_not_listed_at_the_confirmation() -> None:
     async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "opencode" in text_of(app), what="the agents")

@@ -43,7 +43,7 @@ async def test_a_second_esc_edits_an_earlier_prompt_and_forks_the_session_there(
     ],
     ids=["claude", "acp", "claude in a sandbox"],
 )
-async def test_how_much_of_the_conversation_the_new_session_gets_is_said(session, how: str) -> None:  # type: ignore[no-untyped-def]
+async def test_the_dialog_shows_how_much_of_the_conversation_the_new_session_gets(session, how: str) -> None:  # type: ignore[no-untyped-def]
     async with main_view(*STORY, session=session) as it:
         await it.press("enter", "alt+e")
         assert how in " ".join(it.text.split())
@@ -61,7 +61,7 @@ async def test_the_last_row_continues_the_whole_conversation() -> None:
         assert [called(Operations.fork_session, README, "", 0, "go on")] == it.gateway.calls
 
 
-async def test_a_late_second_esc_or_one_that_clears_a_filter_does_only_that() -> None:
+async def test_a_late_second_esc_or_one_that_clears_a_filter_does_no_more() -> None:
     async with main_view(*STORY) as it:
         await it.press("enter", "escape")
         now = it.app.clock.ticking()

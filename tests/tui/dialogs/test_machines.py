@@ -30,7 +30,7 @@ async def opened(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def test_each_machine_is_listed_with_its_state_and_what_is_known_of_it() -> None:
+async def test_each_machine_is_listed_with_its_state_and_details() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         shown = text_of(pilot.app)
@@ -43,7 +43,7 @@ async def test_each_machine_is_listed_with_its_state_and_what_is_known_of_it() -
         assert "Unreachable: no sign of life for 10 s." in text_of(pilot.app)
 
 
-async def test_a_machine_is_removed_after_a_question() -> None:
+async def test_a_machine_is_removed_after_a_confirmation() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("down", "X")
@@ -85,7 +85,7 @@ async def test_a_new_session_on_a_registered_machine_is_started_by_kasmon_there_
         assert ("x", "claude", Mode.SDK) == (arguments["new"].name, arguments["new"].agent, arguments["new"].mode)
 
 
-async def test_a_machine_without_kasmon_gets_it_after_a_question() -> None:
+async def test_a_machine_without_kasmon_gets_it_after_a_confirmation() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         gateway = gateway_of(pilot.app)
@@ -109,7 +109,7 @@ async def test_a_machine_without_kasmon_gets_it_after_a_question() -> None:
         assert "~/.local/share/kasmon/venv?" in question
 
 
-async def test_a_clock_that_is_off_is_named() -> None:
+async def test_a_wrong_clock_is_named() -> None:
     async with kasmon(fleet(idle("docs"))).run_test(size=(100, 30)) as pilot:
         status, *others = MACHINES
         presence = msgspec.structs.replace(status.presence, clock_offset_s=-90.0)

@@ -55,7 +55,7 @@ def app() -> Kasmon:
     return kasmon(fleet(idle("readme")), settings=DashboardSettings(workdir="/home/you"))
 
 
-async def test_an_account_of_a_template_that_is_not_offered_is_not_replaced_by_another_log_in() -> None:
+async def test_an_unavailable_account_of_a_template_is_not_replaced_by_another_login() -> None:
     """The start is refused with the reason, in place of a session with a log-in that nobody chose."""
     async with app().run_test(size=(120, 50)) as pilot:
         gateway_of(pilot.app).offered = (ProfileOffer(name="scripted", modes=(Mode.TMUX,), accounts=("home",)),)
@@ -68,7 +68,7 @@ async def test_an_account_of_a_template_that_is_not_offered_is_not_replaced_by_a
         assert "" == dialog._requested_account()
 
 
-async def test_a_template_fills_in_the_dialog_and_its_fields_are_asked_for() -> None:
+async def test_a_template_fills_the_dialog_and_its_fields_are_entered() -> None:
     async with app().run_test(size=(120, 50)) as pilot:
         dialog = await chosen(pilot)
 
@@ -89,7 +89,7 @@ async def test_a_template_fills_in_the_dialog_and_its_fields_are_asked_for() -> 
         assert FIX.prompt == new.prompt
 
 
-async def test_without_a_template_a_prompt_is_no_template() -> None:
+async def test_without_a_template_a_prompt_is_not_expanded() -> None:
     async with app().run_test(size=(120, 50)) as pilot:
         dialog = await opened(pilot)
         dialog.prompt_box.text = "Why {a.b}?"
@@ -100,7 +100,7 @@ async def test_without_a_template_a_prompt_is_no_template() -> None:
         assert (None, "Why {a.b}?", ()) == (call["fields"], call["new"].prompt, call["new"].tags)
 
 
-async def test_a_prompt_of_the_users_own_stays_and_is_no_template() -> None:
+async def test_a_prompt_of_the_users_own_stays_and_is_not_expanded() -> None:
     async with app().run_test(size=(120, 50)) as pilot:
         dialog = await opened(pilot)
         dialog.prompt_box.text = "mine {x}"
@@ -129,7 +129,7 @@ async def test_an_edited_prompt_has_the_fields_of_its_template_or_fewer(text: st
         assert [{"who": "x"}] * (not said) == [call["fields"] for _, call in gateway_of(pilot.app).calls]
 
 
-async def test_another_template_brings_its_own_fields_and_none_takes_them_away() -> None:
+async def test_another_template_has_its_own_fields_and_none_removes_them() -> None:
     async with app().run_test(size=(120, 50)) as pilot:
         dialog = await chosen(pilot, "right", "right")
         assert "The agent 'gemini' cannot be started here." in text_of(pilot.app)

@@ -43,7 +43,7 @@ def dashboard(*, worktree: bool = False) -> Kasmon:
     return app
 
 
-async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown() -> None:
+async def test_a_new_worktree_starts_where_the_user_chooses_and_the_commit_is_shown() -> None:
     async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "new worktree" in text_of(app), what="the choice")
@@ -61,7 +61,7 @@ async def test_a_new_worktree_begins_where_the_user_says_and_the_commit_is_shown
         assert [expected] == gateway_of(app).calls
 
 
-async def test_a_base_that_is_typed_at_once_is_not_lost() -> None:
+async def test_a_base_typed_at_once_is_not_lost() -> None:
     async with run_app(app := dashboard(), size=(120, 40)) as pilot:
         await pilot.press("n")
         await auntil(lambda: "new worktree" in text_of(app), what="the choice")
@@ -156,7 +156,7 @@ async def test_a_repository_offers_its_branch_and_its_other_worktrees(repo: Repo
     await asyncio.to_thread(gateway.close)
 
 
-async def test_the_session_starts_in_the_worktree_that_was_asked_for(repo: Repo, own: Paths, tmp_path: Path) -> None:
+async def test_the_session_starts_in_the_requested_worktree(repo: Repo, own: Paths, tmp_path: Path) -> None:
     first = repo.commit("first")
     repo.git("tag", "v1")
     repo.commit("later")

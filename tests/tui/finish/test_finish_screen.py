@@ -52,7 +52,7 @@ def done(gateway: FakeGateway) -> list[PlannedFinish]:
     return gateway.passed(Operations.finish, "plan")
 
 
-async def test_it_lists_what_is_left_with_the_key_for_each() -> None:
+async def test_open_work_is_listed_with_the_key_for_each_action() -> None:
     async with shown() as (pilot, _):
         text = text_of(pilot.app)
 
@@ -61,7 +61,7 @@ async def test_it_lists_what_is_left_with_the_key_for_each() -> None:
         assert "u update     1 commit behind main, with conflicts in 'a[b].txt'" in text
 
 
-async def test_it_names_the_command_that_shows_what_conflicts_with_another_worktree() -> None:
+async def test_the_command_that_shows_a_conflict_with_another_worktree_is_named() -> None:
     app = kasmon(fleet(idle("fix", worktree=TREE)))
     gateway = gateway_of(app)
     gateway.finishes = planned
@@ -86,7 +86,7 @@ async def overlapping() -> AsyncIterator[tuple[Pilot[None], FakeGateway]]:
         yield pilot, gateway
 
 
-async def test_branches_that_overlap_are_merged_one_by_one_as_shown() -> None:
+async def test_overlapping_branches_are_merged_one_by_one_as_shown() -> None:
     async with overlapping() as (pilot, gateway):
         assert "fix and docs conflict in 'a[b].txt'" in text_of(pilot.app)
         assert [("fix", "docs")] == gateway.asked_merges
@@ -98,14 +98,14 @@ async def test_branches_that_overlap_are_merged_one_by_one_as_shown() -> None:
         assert "docs: left out." in text_of(pilot.app)
 
 
-async def test_merges_that_are_out_of_date_are_shown_anew() -> None:
+async def test_outdated_merges_are_shown_again() -> None:
     async with overlapping() as (pilot, gateway):
         gateway.refusing = StaleRequestError("")
         await press(pilot, "y")
         await auntil(lambda: "Something changed since this was shown." in text_of(pilot.app))
 
 
-async def test_at_a_conflict_a_question_says_what_is_done_and_its_end_stops() -> None:
+async def test_at_a_conflict_a_question_names_the_completed_merges_and_closing_it_stops() -> None:
     async with overlapping() as (pilot, gateway):
         await press(pilot, "y")
         await auntil(lambda: gateway.passed(Operations.merge_one_by_one, "decide"))
@@ -122,7 +122,7 @@ async def test_at_a_conflict_a_question_says_what_is_done_and_its_end_stops() ->
         assert ["stop", "skip", "send", "stop"] == answers
 
 
-async def test_a_commit_is_done_only_as_it_was_shown_and_agreed() -> None:
+async def test_a_commit_is_made_only_as_shown_and_confirmed() -> None:
     async with shown() as (pilot, gateway):
         await pilot.press("c")
         await opened(pilot, OptionsDialog)
@@ -137,7 +137,7 @@ async def test_a_commit_is_done_only_as_it_was_shown_and_agreed() -> None:
         assert isinstance(pilot.app.screen, FinishScreen)
 
 
-async def test_what_was_done_and_what_failed_is_listed() -> None:
+async def test_completed_and_failed_steps_are_listed() -> None:
     async with shown() as (pilot, gateway):
         gateway.refusing_for = {"fix": RefusedError("the remote has other commits.", hint="Fetch them.")}
         await pilot.press("p")
@@ -147,7 +147,7 @@ async def test_what_was_done_and_what_failed_is_listed() -> None:
         assert "Fetch them." in text_of(pilot.app)
 
 
-async def test_a_plan_that_is_out_of_date_is_shown_anew_before_anything_is_done() -> None:
+async def test_an_outdated_plan_is_shown_again_before_anything_is_done() -> None:
     async with shown() as (pilot, gateway):
         gateway.refusing_for = {"fix": StaleRequestError("fix")}
         await pilot.press("p")
@@ -165,7 +165,7 @@ async def test_a_plan_that_is_out_of_date_is_shown_anew_before_anything_is_done(
         assert ["d1", "d2"] == [plan.digest for plan in done(gateway)]
 
 
-async def test_an_action_that_is_refused_is_not_asked_about() -> None:
+async def test_a_refused_action_is_not_confirmed() -> None:
     async with shown() as (pilot, gateway):
         gateway.refusing = RefusedError("a turn runs.")
         await pilot.press("m")
@@ -177,7 +177,7 @@ async def test_an_action_that_is_refused_is_not_asked_about() -> None:
         assert [] == done(gateway)
 
 
-async def test_pushed_commits_are_replaced_only_after_a_question_of_its_own() -> None:
+async def test_pushed_commits_are_replaced_only_after_a_separate_confirmation() -> None:
     def refuse(request: FinishRequest) -> PlannedFinish:
         if request.update and not request.rewrites:
             raise PushedCommitsError("a rebase would replace those commits.", hint="--rewrite")
@@ -230,7 +230,7 @@ async def test_the_options_of_an_update_and_a_merge_are_chosen_by_arrows() -> No
         assert FinishRequest(merge="squash", message="fix") == wanted[1]
 
 
-async def test_the_agent_is_asked_for_a_message_which_is_then_proposed() -> None:
+async def test_the_agent_is_asked_for_a_message_which_is_then_suggested() -> None:
     async with shown() as (pilot, gateway):
         await pilot.press("a")
         await auntil(lambda: gateway.passed(Operations.send_prompt, "prompt"))
@@ -247,7 +247,7 @@ async def test_the_agent_is_asked_for_a_message_which_is_then_proposed() -> None
         assert "Fix the login\n\nIt failed." == gateway.asked_finishes[-1].message
 
 
-async def test_the_last_prompt_that_a_person_wrote_is_proposed_and_none_that_kasmon_wrote() -> None:
+async def test_the_last_prompt_that_the_user_wrote_is_suggested_and_none_of_kasmon() -> None:
     texts = ("Fix the login", "Review comments on your changes. Please address each one.", PROMPT)
     receipts = tuple(
         Receipt(
@@ -267,7 +267,7 @@ async def test_the_last_prompt_that_a_person_wrote_is_proposed_and_none_that_kas
         assert "Fix the login" == gateway.asked_finishes[-1].message
 
 
-async def test_a_session_without_a_worktree_says_so() -> None:
+async def test_a_session_without_a_worktree_reports_that() -> None:
     async with run_app(app := kasmon(fleet(idle("plain"))), notifications=True) as pilot:
         await pilot.press("F")
         await auntil(lambda: "works in no git worktree" in text_of(app))
@@ -275,7 +275,7 @@ async def test_a_session_without_a_worktree_says_so() -> None:
         assert app.list_has_keys
 
 
-async def test_a_removed_session_closes_it() -> None:
+async def test_a_removed_session_closes_the_screen() -> None:
     async with shown() as (pilot, gateway):
         gateway.fleets.put_nowait(fleet(idle("other")))
 
@@ -283,7 +283,7 @@ async def test_a_removed_session_closes_it() -> None:
         assert cast(Kasmon, pilot.app).main_view.table.session(SessionId("fix")) is None
 
 
-async def test_a_dialog_of_a_removed_session_says_so_and_keeps_the_text() -> None:
+async def test_a_dialog_of_a_removed_session_reports_that_and_keeps_the_text() -> None:
     async with shown() as (pilot, gateway):
         await pilot.press("c")
         await opened(pilot, OptionsDialog)
@@ -296,7 +296,7 @@ async def test_a_dialog_of_a_removed_session_says_so_and_keeps_the_text() -> Non
         assert "msg" in text_of(pilot.app)
 
 
-async def test_a_plan_that_comes_late_is_not_asked_about_on_the_screen_of_another_session() -> None:
+async def test_a_late_plan_does_not_open_a_question_on_the_screen_of_another_session() -> None:
     app = kasmon(fleet(idle("fix", worktree=TREE), idle("other", worktree=TREE)))
     gateway = gateway_of(app)
     gateway.finishes = planned

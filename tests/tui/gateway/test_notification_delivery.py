@@ -24,7 +24,7 @@ def command(*argv: str) -> Notify:
     return Notify(desktop="no", command=argv)
 
 
-async def test_the_command_gets_the_call_by_its_environment_and_stdin_and_no_shell_sees_it(tmp_path: Path) -> None:
+async def test_the_command_gets_the_notification_in_its_environment_and_stdin_without_a_shell(tmp_path: Path) -> None:
     into = tmp_path / "told"
     await NotificationDelivery().call(ALERT, command(sys.executable, "-c", WRITES, str(into), "$HOME; ls"))
     variables, given, argv = json.loads(into.read_text())
@@ -38,7 +38,7 @@ async def test_the_command_gets_the_call_by_its_environment_and_stdin_and_no_she
     assert [str(into), "$HOME; ls"] == argv
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_path: Path) -> None:
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     into = tmp_path / "pid"
     script = f"sleep 600 & echo $! > {into}; wait"
     with pytest.raises(UnavailableError, match=r"'/bin/sh' of \[notify\] took longer than 1 s"):
@@ -52,7 +52,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_what_it_started(tmp_p
     ("argv", "why"),
     [(("/nowhere/notify",), "cannot be run: No such file"), (("/bin/sh", "-c", "exit 3"), "ended with exit code 3")],
 )
-async def test_what_is_wrong_with_the_command_is_said_once(argv: tuple[str, ...], why: str) -> None:
+async def test_a_fault_of_the_command_is_reported_once(argv: tuple[str, ...], why: str) -> None:
     caller = NotificationDelivery()
     with pytest.raises(UnavailableError, match=why):
         await caller.call(ALERT, command(*argv))
@@ -60,7 +60,7 @@ async def test_what_is_wrong_with_the_command_is_said_once(argv: tuple[str, ...]
     await caller.call(ALERT, command(*argv))
 
 
-async def test_without_a_command_and_a_desktop_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_command_or_a_desktop_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
 
     async def counted(*argv: object, **how: Any) -> Any:
@@ -76,7 +76,7 @@ async def test_without_a_command_and_a_desktop_nothing_is_run(monkeypatch: pytes
     assert [("/bin/true",)] == begun
 
 
-async def test_without_a_desktop_auto_is_quiet_and_yes_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_desktop_auto_is_silent_and_yes_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere/bus")

@@ -51,7 +51,7 @@ class Watch:
         (session("x", SessionState.LIMITED), "x reached a usage limit"),
     ],
 )
-def test_what_needs_a_person_calls_once(after: Session, title: str) -> None:
+def test_a_session_that_needs_the_user_alerts_once(after: Session, title: str) -> None:
     watch = Watch(working("x"))
 
     assert watch.now(after)
@@ -60,7 +60,7 @@ def test_what_needs_a_person_calls_once(after: Session, title: str) -> None:
     assert [] == watch.calls()
 
 
-def test_what_was_so_when_the_dashboard_opened_is_no_news() -> None:
+def test_a_state_from_before_the_dashboard_opened_does_not_alert() -> None:
     """A restart of the dashboard calls nobody."""
     watch = Watch(asking("x"), ended("y", 1))
 
@@ -68,7 +68,7 @@ def test_what_was_so_when_the_dashboard_opened_is_no_news() -> None:
     assert not watch.now(asking("new one"))
 
 
-def test_the_end_of_a_turn_is_no_reason_and_that_of_a_long_piece_of_work_is_one() -> None:
+def test_the_end_of_a_turn_does_not_alert_and_that_of_a_long_one_does() -> None:
     watch = Watch(working("x", ago=200))
     watch.now(idle("x", ago=141))
     assert [] == watch.calls()
@@ -91,7 +91,7 @@ def test_work_that_began_before_the_dashboard_opened_counts_whole_and_stopped_wo
     assert [] == watch.calls()
 
 
-def test_a_further_request_is_a_reason_and_the_same_one_is_not() -> None:
+def test_a_further_request_alerts_and_the_same_one_does_not() -> None:
     one, two = command("x", "ls"), command("x", "make", 2)
     watch = Watch(working("x"))
     watch.now(asking("x", one))
@@ -100,7 +100,7 @@ def test_a_further_request_is_a_reason_and_the_same_one_is_not() -> None:
     assert not watch.now(asking("x", two))
 
 
-def test_what_is_over_before_anybody_was_called_calls_nobody() -> None:
+def test_a_reason_that_ends_before_the_alert_does_not_alert() -> None:
     watch = Watch(working("x"))
     watch.now(asking("x"))
     watch.now(working("x"), after=0.5)
@@ -108,7 +108,7 @@ def test_what_is_over_before_anybody_was_called_calls_nobody() -> None:
     assert [] == watch.calls()
 
 
-def test_what_is_on_the_screen_calls_nobody() -> None:
+def test_a_visible_session_does_not_alert() -> None:
     watch = Watch(working("x"), working("y"))
     watch.seen = "x"
 
@@ -117,7 +117,7 @@ def test_what_is_on_the_screen_calls_nobody() -> None:
     assert ["y has a request"] == watch.calls()
 
 
-def test_who_looks_in_time_is_not_called() -> None:
+def test_a_session_viewed_in_time_does_not_alert() -> None:
     watch = Watch(working("x"))
     watch.now(asking("x"))
     watch.alerts.acknowledge(SessionId("x"))
@@ -125,7 +125,7 @@ def test_who_looks_in_time_is_not_called() -> None:
     assert [] == watch.calls()
 
 
-def test_a_reason_that_comes_and_goes_calls_again_only_after_a_look_or_a_long_time() -> None:
+def test_a_repeated_reason_alerts_again_only_after_a_view_or_a_long_time() -> None:
     unsure, works = session("x", SessionState.UNSURE), working("x")
     watch = Watch(works)
     assert watch.now(unsure)
@@ -139,7 +139,7 @@ def test_a_reason_that_comes_and_goes_calls_again_only_after_a_look_or_a_long_ti
     assert watch.now(unsure, after=AGAIN_S)
 
 
-def test_seven_in_one_second_are_one_call() -> None:
+def test_seven_in_one_second_are_one_alert() -> None:
     names = [f"s{number}" for number in range(7)]
     watch = Watch(*map(working, names))
     for name in names:
@@ -151,7 +151,7 @@ def test_seven_in_one_second_are_one_call() -> None:
     assert ("several", tuple(names)) == (alert.kind, alert.sessions)
 
 
-def test_after_three_calls_the_next_ones_wait_and_come_as_one() -> None:
+def test_after_three_alerts_the_next_ones_wait_and_come_as_one() -> None:
     names = [f"s{number}" for number in range(6)]
     watch = Watch(*map(working, names))
     for name in names[:3]:
@@ -164,7 +164,7 @@ def test_after_three_calls_the_next_ones_wait_and_come_as_one() -> None:
     assert ["3 sessions need attention"] == watch.calls(STORM_S)
 
 
-def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
+def test_the_text_is_one_clean_line_without_a_known_token() -> None:
     token = "sk-ant-api03-" + "a1B2" * 12
     watch = Watch(working("x"))
     watch.now(asking("x", command("x", f"curl \x1b[2J -H {token}\nrm")))
@@ -176,7 +176,7 @@ def test_the_text_is_one_clean_line_without_a_token_of_known_shape() -> None:
     assert "curl" in alert.text
 
 
-def test_after_a_cut_only_what_happened_meanwhile_calls() -> None:
+def test_after_a_disconnect_only_new_reasons_alert() -> None:
     """The cut itself calls once for the machine, not once for each session."""
     asked, docs, crashed = (there("lab", one) for one in (asking("x"), working("docs"), ended("z", 1)))
     watch = Watch(asked, docs, crashed)
@@ -186,7 +186,7 @@ def test_after_a_cut_only_what_happened_meanwhile_calls() -> None:
     assert ["Lost contact with lab:docs"] == watch.calls()
 
 
-async def test_a_machine_that_becomes_unreachable_calls_once_and_one_that_is_back_is_told() -> None:
+async def test_an_unreachable_machine_alerts_once_and_its_return_is_shown() -> None:
     app = kasmon(fleet(working("x")))
     gateway = gateway_of(app)
     async with run_app(app, notifications=True) as pilot:
@@ -206,7 +206,7 @@ def called(app: Kasmon) -> list[Alert]:
     return gateway_of(app).passed(Operations.send_alert, "alert")
 
 
-async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_dashboard_alerts_for_sessions_out_of_view(monkeypatch: pytest.MonkeyPatch) -> None:
     app = kasmon(fleet(idle("y"), working("x"), working("z")))
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
@@ -228,7 +228,7 @@ async def test_the_dashboard_calls_for_what_nobody_looks_at(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("away", ["the window has no focus", "no key for long"])
-async def test_who_is_not_there_is_called_for_what_is_on_the_screen_too(away: str) -> None:
+async def test_while_the_user_is_away_a_visible_session_alerts_too(away: str) -> None:
     async with run_app(app := kasmon(fleet(working("x")))) as pilot:
         if away == "no key for long":
             later(app, 1000)
@@ -253,7 +253,7 @@ async def test_how_long_work_has_to_take_is_a_setting() -> None:
         assert ["x has finished"] == [alert.title for alert in called(app)]
 
 
-async def test_the_process_that_pushes_learns_of_keys_where_there_are_targets() -> None:
+async def test_the_process_that_pushes_is_notified_of_keys_if_there_are_targets() -> None:
     for has_targets in (False, True):
         app = kasmon(fleet(working("x")), settings=DashboardSettings(has_targets=has_targets))
         async with run_app(app) as pilot:

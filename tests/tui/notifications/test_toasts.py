@@ -24,12 +24,12 @@ def told(before: Session, after: Session) -> list[str]:
         (ended("x", 1), "x crashed"),
     ],
 )
-def test_a_session_that_begins_to_need_a_person_is_told(after: Session, title: str) -> None:
+def test_a_session_that_starts_to_need_the_user_is_reported(after: Session, title: str) -> None:
     assert [title] == told(working("x"), after)
 
 
 @pytest.mark.parametrize("after", [working("x"), idle("x"), ended("x", 0), ended("x", 1, stopped=True)])
-def test_what_needs_nobody_is_not_told(after: Session) -> None:
+def test_a_session_that_needs_no_one_is_not_reported(after: Session) -> None:
     assert [] == told(working("x", "before"), after)
 
 
@@ -51,13 +51,13 @@ def test_a_session_that_was_not_known_is_not_told_and_another_with_what_it_asks(
 @pytest.mark.parametrize(
     ("why", "text"), [("tmux: the connection broke", "tmux: the connection broke"), ("", "host process died")]
 )
-def test_a_lost_session_says_why_it_is_lost(why: str, text: str) -> None:
+def test_a_lost_session_gives_the_reason(why: str, text: str) -> None:
     shown = toasts({working("x").id: working("x")}, [session("x", SessionState.LOST, end_why=why)])
 
     assert [text] == [toast.text for toast in shown]
 
 
-async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_shows_a_toast_and_rings_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
     app = kasmon(fleet(working("x"), idle("y")))
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
@@ -73,7 +73,7 @@ async def test_a_crash_shows_a_note_and_rings_the_bell(monkeypatch: pytest.Monke
         assert [1] == rung
 
 
-async def test_a_note_that_is_still_on_the_screen_is_not_shown_twice() -> None:
+async def test_a_visible_toast_is_not_repeated() -> None:
     """A terminal's request that was half drawn at first is read anew, and is another one then."""
     async with run_app(app := kasmon(fleet(idle("y"), working("x"))), notifications=True) as pilot:
         for number in (1, 2):
@@ -90,7 +90,7 @@ async def test_a_note_that_is_still_on_the_screen_is_not_shown_twice() -> None:
     ("settings", "bells", "notes"),
     [(DashboardSettings(bell=False), 0, True), (DashboardSettings(toasts=False), 1, False)],
 )
-async def test_bell_and_notes_can_be_turned_off(
+async def test_bell_and_toasts_can_be_turned_off(
     monkeypatch: pytest.MonkeyPatch, settings: DashboardSettings, bells: int, notes: bool
 ) -> None:
     app = kasmon(fleet(idle("y"), working("x")), settings=settings)
@@ -104,7 +104,7 @@ async def test_bell_and_notes_can_be_turned_off(
         assert notes is ("x crashed" in text_of(app))
 
 
-async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_counted() -> None:
+async def test_requests_that_a_card_is_about_to_show_make_no_toast() -> None:
     names = [f"s{number}" for number in range(6)]
     app = kasmon(fleet(*(working(name) for name in names), working("x")), settings=DashboardSettings(popup=True))
     async with run_app(app, notifications=True):
@@ -115,7 +115,7 @@ async def test_of_a_storm_of_requests_that_a_card_is_about_to_show_no_note_is_co
         assert "more sessions need attention" not in text_of(app)
 
 
-async def test_no_note_lies_over_the_question_of_the_session_somebody_is_in() -> None:
+async def test_no_toast_covers_a_request_of_the_open_session() -> None:
     async with run_app(app := kasmon(fleet(working("x"), working("y"))), notifications=True) as pilot:
         await pilot.press("enter")
         assert app.main_view.focused_inside

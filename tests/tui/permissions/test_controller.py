@@ -46,7 +46,7 @@ async def show(pilot: Pilot[None], now: Fleet) -> None:
     await pilot.pause()
 
 
-async def test_where_the_config_says_so_a_card_opens_by_itself_while_the_list_has_the_keyboard() -> None:
+async def test_if_the_config_allows_it_a_card_opens_by_itself_while_the_list_has_the_focus() -> None:
     async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         cast(StillClock, app_of(pilot).clock).forward(5)
         await show(pilot, ASKS)
@@ -54,7 +54,7 @@ async def test_where_the_config_says_so_a_card_opens_by_itself_while_the_list_ha
         await auntil(lambda: app_of(pilot).permissions.card, what="a card")
 
 
-async def test_a_card_opens_for_what_was_asked_before_the_config_said_that_it_does() -> None:
+async def test_a_card_opens_for_a_request_from_before_the_config_allows_it() -> None:
     async with run_app(kasmon(ASKS)) as pilot:
         cast(StillClock, app_of(pilot).clock).forward(5)
         assert "1 pending request" in text_of(pilot.app)
@@ -72,7 +72,7 @@ async def test_by_default_no_card_opens_by_itself_and_a_banner_counts() -> None:
         assert "1 pending request  i review" in text_of(pilot.app)
 
 
-async def test_the_key_opens_the_selected_sessions_own_request() -> None:
+async def test_the_key_opens_the_request_of_the_selected_session() -> None:
     """Not the oldest one, and nothing on the card says that it is another session's."""
     asks = fleet(
         asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
@@ -86,7 +86,7 @@ async def test_the_key_opens_the_selected_sessions_own_request() -> None:
         assert "another session" not in text_of(pilot.app)
 
 
-async def test_inside_a_session_the_key_opens_that_sessions_own_request() -> None:
+async def test_inside_a_session_the_key_opens_that_sessions_request() -> None:
     asks = fleet(
         asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
     )
@@ -99,7 +99,7 @@ async def test_inside_a_session_the_key_opens_that_sessions_own_request() -> Non
         assert "young" == card.request.session
 
 
-async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_whose_the_oldest_is() -> None:
+async def test_if_the_selected_session_has_no_request_the_head_names_the_oldest_in_colour() -> None:
     asks = fleet(working("docs"), asking("young", command("young", "make", ago=5)), asking("old", ago=900))
     async with run_app(kasmon(asks)) as pilot:
         app = app_of(pilot)
@@ -113,7 +113,7 @@ async def test_where_the_selected_session_asks_nothing_the_head_says_in_colour_w
         assert app.look.style(mark[1]).bgcolor == app.look.style("warn.solid").bgcolor
 
 
-async def test_of_a_filtered_list_the_key_opens_the_oldest_that_is_in_it() -> None:
+async def test_in_a_filtered_list_the_key_opens_the_oldest_request_in_it() -> None:
     asks = fleet(asking("old", ago=900), asking("web-1", ago=60), working("web-2"))
     async with run_app(kasmon(asks)) as pilot:
         await pilot.press("slash", *"web", "enter")
@@ -142,7 +142,7 @@ async def test_inside_a_session_that_the_filter_excludes_its_own_request_opens()
 
 
 @pytest.mark.parametrize("key", ["i", "I"])
-async def test_where_the_list_shows_none_the_head_says_that_the_session_is_not_in_it(key: str) -> None:
+async def test_a_request_outside_of_the_list_is_marked_in_the_head(key: str) -> None:
     async with run_app(kasmon(fleet(asking("old", ago=900), working("web-2")))) as pilot:
         await filtered(pilot, "zzz")
         await pilot.press(key)
@@ -151,7 +151,7 @@ async def test_where_the_list_shows_none_the_head_says_that_the_session_is_not_i
         assert " not in the list " in text_of(pilot.app)
 
 
-async def test_where_a_heading_is_selected_every_request_is_another_sessions() -> None:
+async def test_on_a_heading_every_request_is_another_sessions() -> None:
     async with run_app(kasmon(crew())) as pilot:
         await pilot.press("W")
         app_of(pilot).main_view.table.select_index(0)
@@ -163,7 +163,7 @@ async def test_where_a_heading_is_selected_every_request_is_another_sessions() -
         assert " another session " in text_of(pilot.app)
 
 
-async def test_the_list_of_all_requests_says_that_a_request_is_not_the_selected_sessions() -> None:
+async def test_the_list_of_all_requests_marks_those_of_other_sessions() -> None:
     asks = fleet(working("docs"), asking("young", command("young", "make", ago=5)), asking("old", ago=900))
     async with run_app(kasmon(asks), (160, 40)) as pilot:
         app_of(pilot).main_view.table.select(SessionId("docs"))
@@ -173,7 +173,7 @@ async def test_the_list_of_all_requests_says_that_a_request_is_not_the_selected_
         assert " another session   not docs" in text_of(pilot.app)
 
 
-async def test_of_a_filtered_list_the_list_of_all_requests_opens_at_the_oldest_that_is_in_it() -> None:
+async def test_in_a_filtered_list_the_inbox_opens_at_the_oldest_request_in_it() -> None:
     asks = fleet(asking("old", ago=900), asking("web-1", ago=60), working("web-2"))
     async with run_app(kasmon(asks)) as pilot:
         await filtered(pilot, "web")
@@ -224,7 +224,7 @@ async def test_on_the_board_the_key_opens_the_request_of_the_tasks_session(key: 
         assert "another session" not in text_of(pilot.app)
 
 
-async def test_the_request_of_the_task_stays_the_first_from_the_card_to_the_list() -> None:
+async def test_the_request_of_the_task_stays_first_from_the_card_to_the_inbox() -> None:
     async with on_the_board("3") as pilot:
         await pilot.press("f2")
         await armed(pilot)
@@ -273,7 +273,7 @@ async def test_over_a_diff_the_key_opens_the_request_of_the_session_that_changed
         assert "young" == (await armed(pilot)).request.session
 
 
-async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> None:
+async def test_the_inbox_opens_at_the_selected_sessions_own_request() -> None:
     asks = fleet(
         asking("old", command("old", "ls", ago=900), ago=900), asking("young", command("young", "make", ago=5))
     )
@@ -285,7 +285,7 @@ async def test_the_list_of_all_requests_opens_at_the_selected_sessions_own() -> 
         assert "young" == card.request.session
 
 
-async def test_not_within_a_second_of_a_key() -> None:
+async def test_no_card_opens_within_a_second_of_a_key() -> None:
     async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pass_time(pilot, 5)
         await pilot.press("j")
@@ -297,14 +297,14 @@ async def test_not_within_a_second_of_a_key() -> None:
         assert app_of(pilot).permissions.card is not None
 
 
-async def test_not_within_a_second_of_the_start() -> None:
+async def test_no_card_opens_within_a_second_of_the_start() -> None:
     async with run_app(kasmon(ASKS, settings=POPUP)) as pilot:
         await pass_time(pilot, 0.9)
 
         assert app_of(pilot).permissions.card is None
 
 
-async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> None:
+async def test_in_a_prompt_box_a_line_reports_it_and_the_typed_text_stays() -> None:
     async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("enter", *"tidy ")
         await show(pilot, ASKS)
@@ -321,7 +321,7 @@ async def test_in_a_prompt_box_a_line_says_it_and_nothing_typed_is_lost() -> Non
         assert pilot.app.query_one(PromptBox).has_focus
 
 
-async def test_in_a_dialog_a_line_says_it_and_nothing_typed_is_lost() -> None:
+async def test_in_a_dialog_a_line_reports_it_and_the_typed_text_stays() -> None:
     async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("n")
         await auntil(lambda: pilot.app.screen.query("#name"))
@@ -338,7 +338,7 @@ async def test_in_a_dialog_a_line_says_it_and_nothing_typed_is_lost() -> None:
         assert "fix" == pilot.app.screen.query_one("#name", LineInput).value
 
 
-async def test_while_the_filter_is_written_nothing_rises() -> None:
+async def test_while_the_filter_is_typed_no_card_opens() -> None:
     async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("slash", "r")
         await show(pilot, ASKS)
@@ -360,7 +360,7 @@ async def test_in_a_focused_terminal_its_bar_counts_the_requests() -> None:
         assert "5 pending requests" in text_of(app)
 
 
-async def test_a_request_put_off_does_not_rise_again_and_stays_counted() -> None:
+async def test_a_dismissed_request_does_not_open_again_and_stays_counted() -> None:
     async with run_app(kasmon(ASKS, settings=POPUP)) as pilot:
         await pass_time(pilot, 2)
         await pilot.press("escape")
@@ -373,7 +373,7 @@ async def test_a_request_put_off_does_not_rise_again_and_stays_counted() -> None
         assert "1 pending request" in text_of(pilot.app)
 
 
-async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed() -> None:
+async def test_a_dismissed_request_is_counted_again_as_soon_as_its_answer_failed() -> None:
     async with run_app(kasmon(ASKS)) as pilot:
         await pilot.press("i")
         request = (await armed(pilot)).request
@@ -388,7 +388,7 @@ async def test_a_request_put_off_is_counted_again_as_soon_as_its_answer_failed()
         assert "1 pending request" in text_of(pilot.app)
 
 
-async def test_what_is_asked_while_the_palette_is_open_is_counted_or_rises_once_it_is_closed() -> None:
+async def test_a_request_during_the_palette_is_counted_or_opens_after_it() -> None:
     for settings in (DashboardSettings(), POPUP):
         async with run_app(kasmon(QUIET, settings=settings)) as pilot:
             await pilot.press("ctrl+p")
@@ -403,7 +403,7 @@ async def test_what_is_asked_while_the_palette_is_open_is_counted_or_rises_once_
             assert card is not None or "1 pending request" in text_of(pilot.app)
 
 
-async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_meanwhile() -> None:
+async def test_a_window_that_was_too_small_for_a_moment_shows_requests_of_that_time() -> None:
     for settings in (DashboardSettings(), POPUP):
         async with run_app(kasmon(QUIET, settings=settings)) as pilot:
             cast(StillClock, app_of(pilot).clock).forward(5)
@@ -416,7 +416,7 @@ async def test_a_window_that_was_too_small_for_a_moment_shows_what_was_asked_mea
             )
 
 
-async def test_a_new_request_rises_after_another_was_put_off() -> None:
+async def test_a_new_request_opens_after_another_was_dismissed() -> None:
     async with run_app(kasmon(ASKS, settings=POPUP)) as pilot:
         await pass_time(pilot, 2)
         await pilot.press("escape")
@@ -428,7 +428,7 @@ async def test_a_new_request_rises_after_another_was_put_off() -> None:
         assert "docs" == card.request.session
 
 
-async def test_what_kasmon_cannot_answer_does_not_rise() -> None:
+async def test_a_request_that_kasmon_cannot_answer_opens_no_card() -> None:
     async with run_app(kasmon(fleet(asking("gem", login("gem"))), settings=POPUP)) as pilot:
         await pass_time(pilot, 30)
 
@@ -436,7 +436,7 @@ async def test_what_kasmon_cannot_answer_does_not_rise() -> None:
         assert "1 pending request" in text_of(pilot.app)
 
 
-async def test_i_says_so_where_nothing_waits() -> None:
+async def test_i_reports_that_no_request_is_open() -> None:
     async with run_app(kasmon(QUIET), notifications=True) as pilot:
         await pilot.press("i")
         await pilot.pause()
@@ -444,7 +444,7 @@ async def test_i_says_so_where_nothing_waits() -> None:
         assert "No pending requests." in text_of(pilot.app)
 
 
-async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
+async def test_after_leaving_a_session_an_open_request_is_shown() -> None:
     async with run_app(kasmon(QUIET, settings=POPUP)) as pilot:
         await pilot.press("enter")
         await show(pilot, ASKS)
@@ -457,7 +457,7 @@ async def test_after_leaving_a_session_a_waiting_request_rises() -> None:
         assert app_of(pilot).permissions.card is not None
 
 
-async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
+async def test_no_card_opens_before_the_secrets_are_known() -> None:
     app = kasmon(ASKS, settings=POPUP)
     gateway = gateway_of(app)
     gateway.holding_cards = True
@@ -474,7 +474,7 @@ async def test_no_card_before_it_is_known_what_must_not_stand_on_it() -> None:
 
 
 @pytest.mark.parametrize(("key", "opens"), [("", True), ("j", False)])
-async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_another_key_came(
+async def test_a_card_requested_too_early_opens_once_it_can_unless_another_key_was_pressed(
     key: str, opens: bool
 ) -> None:
     app = kasmon(ASKS)
@@ -492,7 +492,7 @@ async def test_a_card_that_was_asked_for_too_early_opens_once_it_can_unless_anot
         assert opens == (app.permissions.card is not None)
 
 
-async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_the_screen() -> None:
+async def test_secrets_of_removed_sessions_are_dropped_once_no_text_of_them_is_visible() -> None:
     said = command("readme", "curl --user hunter2hunter2")
     app = kasmon(fleet(working("docs"), asking("readme", said)), secrets=["hunter2hunter2"])
     async with run_app(app) as pilot:
@@ -506,7 +506,7 @@ async def test_secrets_of_who_is_gone_are_forgotten_once_nothing_of_them_is_on_t
         await auntil(lambda: not app.permissions._cards, what="no secrets any more")
 
 
-async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
+async def test_the_line_names_a_key_that_counts_in_the_focused_view() -> None:
     """In the list, while the filter is written, in a dialog, and back in the list again."""
     async with run_app(kasmon(ASKS)) as pilot:
         await pilot.press("i")
@@ -518,7 +518,7 @@ async def test_the_line_names_a_key_that_counts_where_the_keyboard_is() -> None:
             await auntil(lambda key=key: f"request  {key} review" in text_of(pilot.app), what=f"{key} after {pressed}")  # type: ignore[misc]
 
 
-async def test_a_full_disk_is_said_in_a_line() -> None:
+async def test_a_full_disk_is_reported_in_a_line() -> None:
     async with run_app(kasmon(fleet(idle("x"), read_only="no space left on the device"))) as pilot:
         assert "kasmon cannot save anything: no space left on the device" in text_of(pilot.app)
 

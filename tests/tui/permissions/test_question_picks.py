@@ -28,13 +28,13 @@ def marked(asked: Request, *keys: str) -> list[int]:
         (("9", "0", "x"), [], []),
     ],
 )
-def test_keys_mark_one_answer_or_several(keys: tuple[str, ...], one: list[int], many: list[int]) -> None:
+def test_keys_mark_one_option_or_several(keys: tuple[str, ...], one: list[int], many: list[int]) -> None:
     assert one == marked(ONE, *keys)
     assert many == marked(MANY, *keys)
 
 
 @pytest.mark.parametrize("keys", [("own_words",), ("4",), ("up", "space"), ("option-3",)])
-def test_the_last_row_is_for_own_words(keys: tuple[str, ...]) -> None:
+def test_the_last_row_is_for_free_text(keys: tuple[str, ...]) -> None:
     picks, writes = QuestionPicks(), False
     for key in keys:
         picks, writes = press_key(ONE, picks, key)
@@ -42,7 +42,7 @@ def test_the_last_row_is_for_own_words(keys: tuple[str, ...]) -> None:
     assert (True, 3) == (writes, picks.cursor)
 
 
-def test_own_words_take_the_place_of_an_option_or_stand_beside_it() -> None:
+def test_free_text_replaces_an_option_or_is_added_to_it() -> None:
     picks = QuestionPicks(picked=frozenset({1}))
 
     assert ((), "mine") == sent(ONE, write_answer(ONE, picks, "mine"))
@@ -54,7 +54,7 @@ def sent(request: Request, picks: QuestionPicks) -> tuple[tuple[str, ...], str]:
     return labels(request, picks), words(request, picks)
 
 
-def test_what_is_no_question_has_nothing_to_mark() -> None:
+def test_a_request_without_a_question_has_nothing_to_mark() -> None:
     assert (4, 3, 1, 0) == (
         row_count(ONE),
         row_count(question("x")),

@@ -16,12 +16,12 @@ def arms(arming: InputGuard, now: float) -> bool:
     return arming.update(now)
 
 
-def test_a_card_is_deaf_for_600_ms() -> None:
+def test_keys_of_a_card_do_not_count_for_600_ms() -> None:
     assert not arms(InputGuard(100.0), 100.59)
     assert arms(InputGuard(100.0), 100.6)
 
 
-def test_a_card_is_deaf_until_300_ms_of_silence() -> None:
+def test_keys_of_a_card_do_not_count_until_300_ms_of_silence() -> None:
     arming = InputGuard(100.0)
     for at in (100.5, 100.7, 100.9):
         arming.press(at)
@@ -30,7 +30,7 @@ def test_a_card_is_deaf_until_300_ms_of_silence() -> None:
     assert arms(arming, 101.21)
 
 
-def test_any_change_makes_it_deaf_again() -> None:
+def test_any_change_disables_the_keys_again() -> None:
     arming = InputGuard(100.0)
     assert arms(arming, 101.0)
     arming.change(105.0)
@@ -40,14 +40,14 @@ def test_any_change_makes_it_deaf_again() -> None:
     assert arms(arming, 105.6)
 
 
-def test_once_armed_it_stays_armed_until_a_change() -> None:
+def test_once_keys_count_they_do_so_until_a_change() -> None:
     arming = InputGuard(100.0)
     assert arms(arming, 101.0)
 
     assert arming.update(101.05)
 
 
-def test_time_that_nobody_saw_does_not_arm_it() -> None:
+def test_time_without_a_redraw_does_not_enable_the_keys() -> None:
     """The process stood still for an hour; a key pressed meanwhile is read after the first look."""
     arming = InputGuard(100.0)
     assert not arming.update(3700.0)
@@ -58,7 +58,7 @@ def test_time_that_nobody_saw_does_not_arm_it() -> None:
 
 
 @given(st.lists(st.floats(0.001, 0.29), min_size=1, max_size=60))
-def test_somebody_who_types_on_never_arms_it(pauses: list[float]) -> None:
+def test_continuous_typing_never_enables_the_keys(pauses: list[float]) -> None:
     arming = InputGuard(0.0)
     now = 0.0
     arming.press(now)
@@ -80,7 +80,7 @@ def ids(waiting: PermissionQueue) -> list[str]:
     return [str(ask.id) for ask in waiting.waiting]
 
 
-def test_requests_queue_in_the_order_they_came() -> None:
+def test_requests_queue_in_order_of_arrival() -> None:
     waiting = queue(
         asking("b", command("b", "ls", ago=10)), asking("a", command("a", "ls", ago=30), question("a", 2, ago=5))
     )
@@ -90,7 +90,7 @@ def test_requests_queue_in_the_order_they_came() -> None:
     assert place_in(waiting.waiting, RequestId("x-1")) is None
 
 
-def test_what_was_answered_here_is_not_shown_again() -> None:
+def test_a_request_answered_here_is_not_shown_again() -> None:
     waiting = queue(asking("a", command("a", "ls")))
     waiting.mark_sent(RequestId("a-1"))
     assert [] == ids(waiting)
@@ -99,7 +99,7 @@ def test_what_was_answered_here_is_not_shown_again() -> None:
     assert [] == ids(waiting)
 
 
-def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
+def test_a_dismissed_request_waits_behind_the_others() -> None:
     first, second = command("a", "ls", ago=30), command("b", "ls", ago=10)
     waiting = queue(asking("a", first), asking("b", second))
     waiting.mark_sent(RequestId("a-1"))
@@ -110,7 +110,7 @@ def test_what_was_set_aside_here_waits_on_behind_the_others() -> None:
     assert frozenset() == waiting.in_transit
 
 
-def test_an_answer_that_failed_brings_the_request_back() -> None:
+def test_a_failed_answer_restores_the_request() -> None:
     waiting = queue(asking("a", command("a", "ls")))
     waiting.mark_sent(RequestId("a-1"))
     waiting.mark_failed(RequestId("a-1"))
@@ -118,21 +118,21 @@ def test_an_answer_that_failed_brings_the_request_back() -> None:
     assert ["a-1"] == ids(waiting)
 
 
-def test_a_session_that_asks_no_more_is_out_of_the_queue() -> None:
+def test_a_session_without_requests_is_out_of_the_queue() -> None:
     waiting = queue(asking("a", command("a", "ls")))
 
     assert waiting.update([idle("a")])
     assert [] == ids(waiting)
 
 
-def test_a_forgotten_session_is_out_of_the_queue() -> None:
+def test_a_removed_session_is_out_of_the_queue() -> None:
     waiting = queue(asking("a", command("a", "ls")))
 
     assert waiting.update([], [SessionId("a")])
     assert [] == ids(waiting)
 
 
-def test_a_change_that_asks_nothing_new_changes_no_queue() -> None:
+def test_an_update_without_a_new_request_changes_no_queue() -> None:
     ask = command("a", "ls")
     waiting = queue(asking("a", ask))
 
@@ -144,11 +144,11 @@ def test_a_change_that_asks_nothing_new_changes_no_queue() -> None:
     [asking("a", msgspec.structs.replace(command("a", "ls"), later=True)), asking("a", login("a")), idle("a")],
     ids=["set aside", "not answerable", "asks nothing"],
 )
-def test_what_does_not_rise_by_itself(quiet: object) -> None:
+def test_requests_that_open_no_card_by_themselves(quiet: object) -> None:
     assert queue(quiet).rising() is None
 
 
-def test_a_request_that_a_person_closed_on_does_not_rise_again() -> None:
+def test_a_request_that_the_user_closed_does_not_open_again() -> None:
     waiting = queue(asking("a", command("a", "ls", ago=30)), asking("b", command("b", "ls", ago=10)))
     waiting.put_off([RequestId("a-1")])
 

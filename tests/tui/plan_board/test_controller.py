@@ -96,13 +96,15 @@ async def say_yes(pilot: Pilot[None]) -> None:
         ("6", "waits", False),
     ],
 )
-def test_a_card_has_the_state_of_its_task_or_running_session(number: str, name: str, needs_person: bool) -> None:
+def test_a_card_has_the_state_of_its_task_and_of_its_running_session(
+    number: str, name: str, needs_person: bool
+) -> None:
     shown = board()
 
     assert (name, needs_person) == find_card_state(shown, shown.plan.task(number))
 
 
-def test_a_claim_that_nothing_checks_needs_a_person_and_one_that_is_checked_does_not() -> None:
+def test_a_claim_without_a_check_needs_the_user_and_one_with_a_check_does_not() -> None:
     assert ("claimed", True) == find_card_state(sample_boards.claimed(), PLAN.task("2"))
     assert ("checking", False) == find_card_state(board({"1": at(T.CLAIMED)}, gate=1), PLAN.task("1"))
 
@@ -115,7 +117,7 @@ def test_a_failed_task_with_attempts_left_tries_again_and_what_nothing_holds_up_
     assert "ready" == find_card_state(board({}, gate=1), PLAN.task("1")).name
 
 
-def test_in_a_plan_that_is_over_nothing_waits_and_nothing_runs() -> None:
+def test_in_an_ended_plan_no_task_waits_or_runs() -> None:
     shown = board(state="ended", outcome="aborted")
 
     assert ["done", "stopped", "stopped", "failed", "not started"] == [
@@ -135,7 +137,7 @@ def rows(shown: PlanBoard, number: str, width: int = 44, hits: Mapping[SessionId
     return ["".join(text for text, _ in row).rstrip() for row in drawn]
 
 
-def test_a_card_names_state_time_agent_cost_peers_its_check_and_what_holds_it_up() -> None:
+def test_a_card_shows_state_time_agent_cost_peers_its_check_and_its_obstacle() -> None:
     shown = board()
 
     assert ["● 3 Write the parser", "  working · 21m · codex · $1.07"] == rows(shown, "3")[:2]
@@ -161,7 +163,7 @@ def test_a_card_names_the_machine_of_its_task_once_that_is_known() -> None:
     assert ["gpu-1" in facts[0], "any machine" in facts[1]] == [True, True]
 
 
-def test_a_card_names_the_account_of_its_task_and_its_details_say_why_it_was_chosen() -> None:
+def test_a_card_names_the_account_of_its_task_and_its_details_give_the_reason() -> None:
     work = TaskBegan(at=NOW, task="3", attempt=2, session="none", account="work", account_why="12% are used")
     shown = board(RUNNING | {"3": msgspec.structs.replace(RUNNING["3"], session="none", ran=work)})
     waits = msgspec.structs.replace(PLAN.tasks[5], accounts=("work", "home"))
@@ -184,7 +186,7 @@ def test_that_a_claim_changed_nothing_or_what_another_one_changes_stands_on_its_
     )
 
 
-def test_a_cards_rows_are_as_wide_as_they_are_told() -> None:
+def test_a_cards_rows_have_the_requested_width() -> None:
     for number in "1234567":
         for width in (12, 33, 90):
             for drawn in (
@@ -203,7 +205,7 @@ def by(starter: str, child: Session) -> Session:
     return msgspec.structs.replace(child, actor=ActingAgent(session=SessionId(starter)))
 
 
-def test_what_the_agent_of_a_task_started_is_folded_on_its_card_and_a_tree_in_its_details() -> None:
+def test_sessions_started_by_the_agent_of_a_task_are_folded_on_its_card_and_a_tree_in_its_details() -> None:
     first, below = by("parser-W2-T3", working("lexer")), by("lexer", idle("words", cost_usd=0.25))
     shown = led_by("parser-W2-T3", first, below, by("parser-W2-T3", working("docs")))
     details = [row.text.rstrip() for row in task_rows(shown, PLAN.tasks[2], 70)]
@@ -219,14 +221,14 @@ def test_what_the_agent_of_a_task_started_is_folded_on_its_card_and_a_tree_in_it
     assert "▸" not in "".join(rows(board(), "3"))
 
 
-def test_a_request_below_a_task_needs_the_person_at_the_task() -> None:
+def test_a_request_of_a_child_needs_the_user_at_the_task() -> None:
     shown = led_by("parser-W2-T3", by("parser-W2-T3", asking("lexer")))
 
     assert ("working", True) == find_card_state(shown, PLAN.task("3"))
     assert ("working", False) == find_card_state(led_by("parser-W2-T3", working("lexer")), PLAN.task("3"))
 
 
-def test_a_proposal_to_finish_is_marked_on_the_card_and_its_details_say_who_made_it_and_when() -> None:
+def test_a_proposal_to_finish_is_marked_on_the_card_and_its_details_name_the_agent_and_the_time() -> None:
     proposed = by(
         "parser-W2-T3",
         idle("lexer", finish_proposed="all tokens", finish_proposed_by="parser", finish_proposed_at=NOW),
@@ -256,14 +258,14 @@ def test_a_card_has_the_plans_agent_the_tasks_or_its_replacement_and_what_failed
 # Where the cards stand.
 
 
-def test_waves_are_columns_where_there_is_room_and_stand_below_each_other_where_there_is_none() -> None:
+def test_waves_are_columns_if_they_fit_and_below_each_other_otherwise() -> None:
     wide, low = BoardLayout(PLAN, 120), BoardLayout(PLAN, 79)
 
     assert [(0, 0), (0, CARD), (40, 0)] == [wide.place(number)[:2] for number in "123"]  # type: ignore[index]
     assert [1, 3, 7] == [low.place(number).y for number in "123"]  # type: ignore[union-attr]
 
 
-def test_what_stands_at_a_row_is_the_card_whose_place_it_is() -> None:
+def test_the_card_at_a_row_is_found() -> None:
     for room in (BoardLayout(PLAN, 120), BoardLayout(PLAN, 79)):
         for each in PLAN.tasks:
             place = room.place(each.id)
@@ -273,7 +275,7 @@ def test_what_stands_at_a_row_is_the_card_whose_place_it_is() -> None:
     assert BoardLayout(PLAN, 120).at(0, CARD - 1).task is None
 
 
-def test_so_many_waves_that_they_do_not_fit_are_columns_of_which_whole_ones_are_in_sight() -> None:
+def test_waves_that_do_not_fit_are_scrolled_by_whole_columns() -> None:
     plan = Plan(name="p", tasks=tuple(task(n, "t", n) for n in range(1, 21)))
     room = BoardLayout(plan, 119)
 
@@ -284,18 +286,18 @@ def test_so_many_waves_that_they_do_not_fit_are_columns_of_which_whole_ones_are_
     ("start", "across", "along", "end"),
     [("1", 0, 1, "2"), ("2", 0, 1, "2"), ("5", 1, 0, "7"), ("7", 1, 0, "7"), ("6", -1, 0, "3"), ("3", 0, -9, "3")],
 )
-def test_a_step_ends_at_the_nearest_card(start: str, across: int, along: int, end: str) -> None:
+def test_a_move_ends_at_the_nearest_card(start: str, across: int, along: int, end: str) -> None:
     assert end == BoardLayout(PLAN, 120).stepped(start, across, along)
 
 
-def test_below_each_other_a_step_down_goes_through_all_waves() -> None:
+def test_in_one_column_a_move_down_goes_through_all_waves() -> None:
     assert "3" == BoardLayout(PLAN, 80).stepped("2", 0, 1)
 
 
 # What keys mean.
 
 
-def test_the_keys_that_matter_are_those_of_the_card() -> None:
+def test_the_shown_keys_are_those_of_the_card() -> None:
     shown = board()
 
     end = ("task_read", "plan_pause")
@@ -318,13 +320,11 @@ def test_the_keys_that_matter_are_those_of_the_card() -> None:
         (sample_boards.over(), "1", "task_retry", "This plan has ended: done."),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(
-    shown: PlanBoard, number: str, action: str, refusal: str
-) -> None:
+def test_an_invalid_action_is_refused_with_the_reason(shown: PlanBoard, number: str, action: str, refusal: str) -> None:
     assert PlanDecision(refusal=refusal) == resolve_action(shown, PLAN.task(number), ROWS[action])
 
 
-def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> None:
+def test_an_action_that_ends_something_is_confirmed_and_a_requested_one_is_not() -> None:
     assert resolve_action(board(), PLAN.task("3"), Keys.TASK_RETRY).questions
     assert resolve_action(board(), PLAN.task("6"), Keys.TASK_SKIP).questions
     assert resolve_action(board(), PLAN.task("6"), Keys.PLAN_ABORT).questions
@@ -332,12 +332,12 @@ def test_what_ends_something_is_asked_first_and_what_was_asked_for_is_not() -> N
     assert () == resolve_action(board(), PLAN.task("5"), Keys.TASK_RETRY).questions
 
 
-def test_pause_means_go_on_where_the_plan_stands_still() -> None:
+def test_pause_means_resume_while_the_plan_is_paused() -> None:
     for shown, deed in ((board(), "pause"), (board(state="paused"), "resume"), (board(is_run=False), "resume")):
         assert deed == resolve_action(shown, None, Keys.PLAN_PAUSE).action
 
 
-def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
+def test_questions_and_faults_of_the_plan_are_on_top() -> None:
     shown = msgspec.structs.replace(sample_boards.edited(), is_run=False, problem="cannot read it")
     lines = ["".join(text for text, _ in line.left).strip() for line in notice_lines(shown, KeyMap(), LOOK, 100)]
 
@@ -349,7 +349,7 @@ def test_what_the_plan_asks_and_what_is_wrong_with_it_stands_on_top() -> None:
     ]
 
 
-def test_that_a_budget_holds_the_plan_stands_on_top_until_it_asks() -> None:
+def test_a_budget_that_holds_the_plan_is_shown_on_top_until_it_asks() -> None:
     def top(shown: PlanBoard) -> str:
         return "".join(text for text, _ in notice_lines(shown, KeyMap(), LOOK, 100)[0].left).strip()
 
@@ -363,7 +363,7 @@ def test_that_a_budget_holds_the_plan_stands_on_top_until_it_asks() -> None:
 # The screen.
 
 
-async def test_a_plan_that_a_signal_stopped_says_so_on_the_board_and_which_key_begins_it_again() -> None:
+async def test_a_plan_that_a_signal_stopped_shows_the_key_that_starts_it_again() -> None:
     stopped = board(state="paused", is_stopped=True, is_run=False)
     async with planned(stopped, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
@@ -373,7 +373,7 @@ async def test_a_plan_that_a_signal_stopped_says_so_on_the_board_and_which_key_b
         assert "No process runs this plan" not in text
 
 
-async def test_the_board_shows_the_waves_and_leaves_again() -> None:
+async def test_the_board_shows_the_waves_and_closes() -> None:
     app = planned(board(), sample_boards.other(), shown=sample_boards.crew())
     async with app.run_test(size=(120, 40)) as pilot:
         await waves(plans=2)(pilot)
@@ -386,7 +386,7 @@ async def test_the_board_shows_the_waves_and_leaves_again() -> None:
         assert 1 == len(app.screen_stack)
 
 
-async def test_the_cursor_begins_where_a_person_is_needed_and_w_goes_on_to_the_next() -> None:
+async def test_the_cursor_starts_where_the_user_is_needed_and_w_moves_to_the_next() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
         assert "4" == cursor(pilot)
@@ -429,7 +429,7 @@ async def test_every_plan_keeps_its_own_cursor() -> None:
         assert "3" == cursor(pilot)
 
 
-async def test_enter_goes_into_the_tasks_session_and_f5_comes_back_to_where_the_board_was() -> None:
+async def test_enter_opens_the_tasks_session_and_f5_returns_to_the_same_place() -> None:
     async with planned(board(), sample_boards.other(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await waves("g", "right", "enter", plans=2)(pilot)
@@ -441,7 +441,7 @@ async def test_enter_goes_into_the_tasks_session_and_f5_comes_back_to_where_the_
         assert "3" == cursor(pilot)
 
 
-async def test_the_board_that_is_opened_again_is_as_it_was_left() -> None:
+async def test_a_reopened_board_has_its_last_position() -> None:
     async with planned(board(), sample_boards.other(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("G", "tab", "escape", "B", plans=2)(pilot)
         assert "docs" == screen_of(pilot).plan
@@ -459,7 +459,7 @@ async def test_the_board_opens_at_the_task_of_the_session_under_the_cursor() -> 
         assert ("parser", "3") == (screen_of(pilot).plan, cursor(pilot))
 
 
-async def test_a_task_without_a_session_has_nothing_to_open() -> None:
+async def test_a_task_without_a_session_cannot_be_opened() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40), notifications=True) as pilot:
         await waves("G", "enter")(pilot)
 
@@ -476,7 +476,7 @@ DECIDED = (
 """A board, the keys that are pressed there, and what is decided by them."""
 
 
-async def test_a_key_decides() -> None:
+async def test_a_key_sends_a_decision() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await waves()(pilot)
@@ -487,7 +487,7 @@ async def test_a_key_decides() -> None:
         assert [wanted for _, _, wanted in DECIDED] == decisions(pilot)
 
 
-async def test_what_cannot_be_undone_is_decided_by_a_yes() -> None:
+async def test_a_decision_that_cannot_be_undone_is_confirmed() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("G", "s")(pilot)
         await press(pilot, "enter", "n", "X", "enter", "escape")
@@ -504,7 +504,7 @@ async def test_what_cannot_be_undone_is_decided_by_a_yes() -> None:
         assert [skip, abort] == decisions(pilot)
 
 
-async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
+async def test_a_replacement_is_chosen_from_the_usable_agents() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("w", "R")(pilot)
         assert "Retry task 5" in text_of(pilot.app)
@@ -513,7 +513,7 @@ async def test_another_agent_is_chosen_of_those_that_can_be_started() -> None:
         assert [called(Operations.decide_on_plan, "parser", "replace", "5", "shell")] == decisions(pilot)
 
 
-async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() -> None:
+async def test_a_replacement_before_the_agents_are_loaded_is_done_once_they_are() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         gateway_of(pilot.app).knows.clear()
         await waves("w", "R", "enter")(pilot)
@@ -525,7 +525,7 @@ async def test_who_replaces_before_the_agents_are_known_gets_it_once_they_are() 
         assert [called(Operations.decide_on_plan, "parser", "replace", "5", "claude")] == decisions(pilot)
 
 
-async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dialog() -> None:
+async def test_if_no_agents_can_be_loaded_the_dialog_gives_the_reason() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         gateway_of(pilot.app).offering = RefusedError("a system call failed '/etc/kasmon'.")
         await waves("w", "R")(pilot)
@@ -535,7 +535,7 @@ async def test_why_nobody_can_tell_who_could_replace_an_agent_stands_in_the_dial
         assert [] == decisions(pilot)
 
 
-async def test_a_refusal_is_said_and_the_board_stays() -> None:
+async def test_a_refusal_is_reported_and_the_board_stays_open() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40), notifications=True) as pilot:
         gateway_of(pilot.app).refusing = RefusedError("plan 'parser' is over: done.")
         await waves("w", "r")(pilot)
@@ -544,7 +544,7 @@ async def test_a_refusal_is_said_and_the_board_stays() -> None:
         assert "Task 5 failed" in text_of(pilot.app)
 
 
-async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_agreement() -> None:
+async def test_an_edited_plan_is_applied_as_shown_by_a_key_after_the_confirmation() -> None:
     async with planned(sample_boards.edited(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("e")(pilot)
         text = text_of(pilot.app)
@@ -558,7 +558,7 @@ async def test_an_edited_plan_is_taken_over_as_it_was_shown_by_a_key_after_the_a
         assert [called(Operations.apply_plan_edit, "parser", "d" * 64)] == decisions(pilot)
 
 
-async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_it_is_taken_over() -> None:
+async def test_an_edit_longer_than_the_window_is_read_to_its_end_before_it_is_applied() -> None:
     shown = sample_boards.edited()
     assert shown.edit is not None
     edit = msgspec.structs.replace(shown.edit, lines=tuple(f"+ task {n}: t" for n in range(90)))
@@ -574,7 +574,7 @@ async def test_an_edit_that_is_longer_than_the_window_is_read_to_its_end_before_
         assert 1 == len(decisions(pilot))
 
 
-async def test_an_edit_that_takes_away_what_has_begun_is_shown_and_not_taken_over() -> None:
+async def test_an_edit_that_removes_a_started_task_is_shown_and_not_applied() -> None:
     shown = sample_boards.edited("task '3' has started, but the file no longer contains it")
     async with planned(shown, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("e")(pilot)
@@ -584,7 +584,7 @@ async def test_an_edit_that_takes_away_what_has_begun_is_shown_and_not_taken_ove
         assert [] == decisions(pilot)
 
 
-async def test_space_shows_what_the_task_is_told_and_what_its_check_printed() -> None:
+async def test_space_shows_the_prompt_of_the_task_and_the_output_of_its_check() -> None:
     async with planned(board(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves("w", "space")(pilot)
 
@@ -594,7 +594,7 @@ async def test_space_shows_what_the_task_is_told_and_what_its_check_printed() ->
 
 
 @pytest.mark.parametrize(("agent", "reads"), [("scripted", False), ("claude", True)])
-def test_only_of_a_scripted_agent_the_script_is_not_what_a_person_reads(agent: str, reads: bool) -> None:
+def test_only_for_a_scripted_agent_the_script_is_not_shown_to_the_user(agent: str, reads: bool) -> None:
     acts = task(1, "Write the lexer", 1, agent=agent, body="prompt Write it.\nusage 18400 2210")
     plan = msgspec.structs.replace(PLAN, tasks=(acts,))
     read = "\n".join(row.text for row in task_rows(board({}, plan), acts, 60))
@@ -603,7 +603,7 @@ def test_only_of_a_scripted_agent_the_script_is_not_what_a_person_reads(agent: s
     assert reads is ("usage 18400" in read)
 
 
-async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_cursor() -> None:
+async def test_a_board_that_changes_while_it_is_open_is_updated_and_keeps_the_cursor() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("G")(pilot)
         gateway_of(pilot.app).planned.put_nowait((board(RUNNING | {"5": at(T.SKIPPED, why="skipped by user")}),))
@@ -612,7 +612,7 @@ async def test_a_board_that_changes_while_it_is_open_shows_it_and_keeps_the_curs
         assert "7" == cursor(pilot)
 
 
-async def test_a_collision_that_is_seen_while_the_board_is_open_is_marked() -> None:
+async def test_a_collision_detected_while_the_board_is_open_is_marked() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(160, 40)) as pilot:
         await waves("g", "right")(pilot)
         cast(Kasmon, pilot.app).plan_board.mark(HITS)
@@ -621,7 +621,7 @@ async def test_a_collision_that_is_seen_while_the_board_is_open_is_marked() -> N
         assert "web changes a.py too" in text_of(pilot.app)
 
 
-async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() -> None:
+async def test_a_plan_with_a_question_is_reported_in_the_list_and_its_key_shows_it() -> None:
     async with planned(sample_boards.asked(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
@@ -633,7 +633,7 @@ async def test_a_plan_that_asks_is_told_of_in_the_list_and_its_key_shows_it() ->
         assert "A start next wave" in text_of(app)
 
 
-async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_while_a_plan_asks() -> None:
+async def test_plans_with_questions_and_requests_are_counted_together() -> None:
     async with planned(sample_boards.asked(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
@@ -645,7 +645,7 @@ async def test_a_plan_that_asks_is_counted_while_requests_wait_and_requests_whil
         assert "1 pending request · 1 plan needs a decision" in text_of(app)
 
 
-async def test_of_several_plans_that_ask_the_first_says_what_and_the_others_are_counted() -> None:
+async def test_the_first_of_several_plans_with_questions_is_named_and_the_others_counted() -> None:
     other = msgspec.structs.replace(sample_boards.asked(), id="other")
     async with planned(sample_boards.asked(), other, shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
@@ -659,7 +659,7 @@ def calls(pilot: Pilot[None]) -> list[str]:
     return [alert.text for alert in gateway_of(pilot.app).passed(Operations.send_alert, "alert")]
 
 
-async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what_was_so_at_the_start_does_not() -> None:
+async def test_a_plan_that_starts_to_ask_or_ends_alerts_once_and_not_for_the_state_at_the_start() -> None:
     async with planned(sample_boards.claimed(), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await settled(pilot)
@@ -677,7 +677,7 @@ async def test_a_plan_that_begins_to_ask_or_is_over_calls_a_person_once_and_what
         assert ["Needs a decision: wave 1 is done: start wave 2", "The plan has ended: done."] == calls(pilot)
 
 
-async def test_who_looks_at_the_plan_is_not_called() -> None:
+async def test_a_viewed_plan_does_not_alert() -> None:
     async with planned(board(DONE, gate=2), shown=fleet(idle("docs"))).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
         cast(Kasmon, pilot.app).plan_board.show_boards((sample_boards.asked(),))
@@ -686,7 +686,7 @@ async def test_who_looks_at_the_plan_is_not_called() -> None:
         assert [] == calls(pilot)
 
 
-async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_there() -> None:
+async def test_an_open_request_is_reported_on_the_board_and_i_answers_it_there() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves()(pilot)
         assert "1 pending request" in text_of(pilot.app)
@@ -695,7 +695,7 @@ async def test_a_request_that_waits_is_told_of_on_the_board_and_i_answers_it_the
         assert cast(Kasmon, pilot.app).permissions.card is not None
 
 
-async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
+async def test_a_click_selects_a_card_and_a_second_one_opens_it() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(120, 40)) as pilot:
         await waves("G")(pilot)
         view = screen_of(pilot).view
@@ -711,7 +711,7 @@ async def test_a_click_chooses_a_card_and_a_second_one_opens_it() -> None:
         assert cast(Kasmon, pilot.app).main_view.focused_inside
 
 
-async def test_in_a_narrow_window_the_waves_stand_below_each_other_and_scroll() -> None:
+async def test_in_a_narrow_window_the_waves_are_below_each_other_and_scroll() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(60, 16)) as pilot:
         await waves("g")(pilot)
         assert "wave 1" in text_of(pilot.app)
@@ -721,7 +721,7 @@ async def test_in_a_narrow_window_the_waves_stand_below_each_other_and_scroll() 
         assert "wave 1" not in text_of(pilot.app)
 
 
-async def test_a_window_that_changes_its_size_keeps_the_cursors_card_in_sight() -> None:
+async def test_a_resized_window_keeps_the_cursors_card_visible() -> None:
     async with planned(board(), shown=sample_boards.crew()).run_test(size=(160, 50)) as pilot:
         await waves("G")(pilot)
         await pilot.resize_terminal(60, 16)
@@ -731,7 +731,7 @@ async def test_a_window_that_changes_its_size_keeps_the_cursors_card_in_sight() 
         assert "Document the grammar" in text_of(pilot.app)
 
 
-async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
+async def test_no_text_of_a_plan_is_markup_or_a_link() -> None:
     hostile = task(1, WORST, 1, id=WORST, body=WORST, check=WORST, agent=WORST, run=WORST, inherits="", files=(WORST,))
     other = msgspec.structs.replace(hostile, id=f"2 {WORST}", number=2, run="")
     plan = Plan(name=WORST, goal=WORST, agent=WORST, tasks=(hostile, other), limit=1)
@@ -748,7 +748,7 @@ async def test_nothing_that_a_plan_says_is_markup_or_a_link() -> None:
         assert pilot.app.is_running
 
 
-async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: Env) -> None:
+async def test_a_real_kasmon_shows_its_plans_and_logs_decisions(env: Env) -> None:
     """Its runner's lock is held by this process, so that none is started."""
     main_view = Desk(env)
     book = await asyncio.to_thread(main_view.begin)
@@ -767,7 +767,7 @@ async def test_a_real_kasmon_tells_of_its_plans_and_notes_what_is_decided(env: E
     assert [T.WAITING, T.SKIPPED] == [each.run.of("1").state for each in (first, second)]
 
 
-async def test_a_plan_that_is_begun_later_is_told_too(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_started_later_is_shown_too(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until there is one, what reads plans is not even loaded."""
     monkeypatch.setattr(live_gateway, "RECONCILE_S", 0.01)
     feed = cast("AsyncGenerator[tuple[PlanBoard, ...]]", LiveGateway(env.paths).boards())

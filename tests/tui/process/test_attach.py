@@ -29,7 +29,7 @@ def server() -> Iterator[TmuxServer]:
 @pytest.mark.parametrize(
     "key", [bytes([ord(DETACHES.removeprefix("ctrl+")) & 0x1F]), b"\x1b[24~"], ids=["ctrl+]", "F12"]
 )
-def test_whoever_attaches_is_told_the_keys_that_come_back(server: TmuxServer, tmp_path: Path, key: bytes) -> None:
+def test_an_attached_user_gets_the_keys_that_return(server: TmuxServer, tmp_path: Path, key: bytes) -> None:
     """What is typed meanwhile goes to the session."""
     [session] = server.run("list-sessions", "-F", "#{session_id}").decode().split()
     server.run("set-option", "-g", "assume-paste-time", "0")  # a test types faster than a millisecond a key

@@ -55,7 +55,7 @@ def guarded(home: Path, how: str = "run", code: int = 0, fork: str = "copied") -
 
 
 @FORKS
-def test_after_kill_9_the_terminal_is_as_before_and_one_line_says_why(tmp_path: Path, fork: str) -> None:
+def test_after_kill_9_the_terminal_is_restored_and_one_line_gives_the_reason(tmp_path: Path, fork: str) -> None:
     with guarded(tmp_path, fork=fork) as screen:
         guard, dashboard = pids(tmp_path / "notes")
         assert (screen.pid, screen.is_raw) == (guard, True)
@@ -66,7 +66,7 @@ def test_after_kill_9_the_terminal_is_as_before_and_one_line_says_why(tmp_path: 
         until(lambda: screen.seen.endswith(RESTORE + TOLD + b"\r\n"))
 
 
-def test_what_is_restored_is_all_that_is_ever_set(tmp_path: Path) -> None:
+def test_the_restored_modes_are_all_that_are_ever_set(tmp_path: Path) -> None:
     """Every mode that Textual and the focus switch on has its opposite in what the guard writes."""
     with guarded(tmp_path) as screen:
         _, dashboard = pids(tmp_path / "notes")
@@ -84,7 +84,7 @@ def test_what_is_restored_is_all_that_is_ever_set(tmp_path: Path) -> None:
 
 
 @SLEEPS
-def test_an_orderly_end_is_left_as_it_is(tmp_path: Path, fork: str) -> None:
+def test_a_regular_end_is_left_unchanged(tmp_path: Path, fork: str) -> None:
     with guarded(tmp_path, "leave", 3, fork) as screen:
         assert 3 == screen.ended()
         assert screen.before == screen.modes
@@ -92,7 +92,7 @@ def test_an_orderly_end_is_left_as_it_is(tmp_path: Path, fork: str) -> None:
 
 
 @SLEEPS
-def test_a_dashboard_that_leaves_a_raw_terminal_behind_is_tidied_up_after(tmp_path: Path, fork: str) -> None:
+def test_a_dashboard_that_leaves_a_raw_terminal_is_cleaned_up(tmp_path: Path, fork: str) -> None:
     with guarded(tmp_path, "vanish", 4, fork) as screen:
         assert 4 == screen.ended()
         assert screen.before == screen.modes
@@ -101,7 +101,7 @@ def test_a_dashboard_that_leaves_a_raw_terminal_behind_is_tidied_up_after(tmp_pa
 
 @SLEEPS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Signals, fork: str) -> None:
+def test_the_guard_passes_on_signals(tmp_path: Path, number: signal.Signals, fork: str) -> None:
     with guarded(tmp_path, fork=fork) as screen:
         pids(tmp_path / "notes")
         os.kill(screen.pid, number)
@@ -113,7 +113,7 @@ def test_the_guard_passes_on_what_it_is_told(tmp_path: Path, number: signal.Sign
 
 @SLEEPS
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP])
-def test_the_guard_leaves_a_keys_signal_to_the_dashboard(tmp_path: Path, number: signal.Signals, fork: str) -> None:
+def test_a_signal_to_both_processes_is_left_to_the_dashboard(tmp_path: Path, number: signal.Signals, fork: str) -> None:
     with guarded(tmp_path, fork=fork) as screen:
         guard, dashboard = pids(tmp_path / "notes")
         os.kill(guard, number)
@@ -124,7 +124,7 @@ def test_the_guard_leaves_a_keys_signal_to_the_dashboard(tmp_path: Path, number:
 
 
 @SLEEPS
-def test_a_guard_that_is_told_to_go_on_tells_the_dashboard(tmp_path: Path, fork: str) -> None:
+def test_a_guard_that_is_continued_signals_the_dashboard(tmp_path: Path, fork: str) -> None:
     with guarded(tmp_path, fork=fork) as screen:
         guard, dashboard = pids(tmp_path / "notes")
         os.kill(dashboard, signal.SIGTSTP)
@@ -137,7 +137,7 @@ def test_a_guard_that_is_told_to_go_on_tells_the_dashboard(tmp_path: Path, fork:
 
 
 @pytest.mark.parametrize(("fork", "home"), [("copied", ""), ("anew", ""), ("otherwise", "/other")])
-def test_where_a_copy_does_not_do_the_dashboard_is_started_anew(tmp_path: Path, fork: str, home: str) -> None:
+def test_if_a_fork_fails_the_dashboard_starts_in_a_new_process(tmp_path: Path, fork: str, home: str) -> None:
     """macOS; there the demo, which has a fleet of its own by then, starts only its dashboard again."""
     with guarded(tmp_path, "leave", 3, fork) as screen:
         assert 3 == screen.ended()
@@ -146,7 +146,7 @@ def test_where_a_copy_does_not_do_the_dashboard_is_started_anew(tmp_path: Path, 
 
 
 @pytest.mark.skipif(not HAS_DASH, reason="no dash")
-def test_a_guard_that_sleeps_is_a_tenth_of_a_python(tmp_path: Path) -> None:
+def test_a_waiting_guard_uses_a_tenth_of_the_memory_of_python(tmp_path: Path) -> None:
     with guarded(tmp_path, fork="copied-asleep"):
         guard, _ = pids(tmp_path / "notes")
         until(lambda: psutil.Process(guard).exe().endswith("dash"))
@@ -155,7 +155,7 @@ def test_a_guard_that_sleeps_is_a_tenth_of_a_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not HAS_DASH, reason="no dash")
-def test_where_the_program_was_removed_meanwhile_a_shell_tidies_up(tmp_path: Path) -> None:
+def test_if_the_program_was_removed_a_shell_cleans_up(tmp_path: Path) -> None:
     """As an upgrade does it, say: the guard that sleeps cannot become what it was."""
     code = (
         f"import kasmon.tui.process.terminal_guard as g; g.__file__ = {str(tmp_path / 'gone')!r}; "
@@ -189,7 +189,7 @@ except BlockingIOError:
 """
 
 
-def test_what_was_typed_into_a_dashboard_that_died_is_no_command_of_the_shell(tmp_path: Path) -> None:
+def test_text_typed_into_a_dead_dashboard_is_no_command_of_the_shell(tmp_path: Path) -> None:
     with OnTerminal([sys.executable, "-P", "-c", RESTORES], tmp_path) as screen:
         screen.until(b"raw")
         screen.send(b"rm -rf build\n")
@@ -199,7 +199,7 @@ def test_what_was_typed_into_a_dashboard_that_died_is_no_command_of_the_shell(tm
         assert b"left nothing" in screen.seen
 
 
-def test_without_a_terminal_there_is_nothing_to_guard(tmp_path: Path) -> None:
+def test_without_a_terminal_no_guard_starts(tmp_path: Path) -> None:
     code = (
         "import os, sys; from kasmon.tui.process.terminal_guard import run_guarded; "
         "sys.exit(run_guarded(lambda: os.getppid() and 7))"
@@ -209,7 +209,7 @@ def test_without_a_terminal_there_is_nothing_to_guard(tmp_path: Path) -> None:
     assert 7 == ran.returncode
 
 
-def test_the_guard_is_small_and_knows_nothing_heavy(tmp_path: Path) -> None:
+def test_the_guard_is_small_and_imports_nothing_heavy(tmp_path: Path) -> None:
     code = "import sys, kasmon.tui.process.terminal_guard; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
@@ -264,7 +264,7 @@ def shell(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shell]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def test_in_a_shell_kill_9_gives_the_prompt_back(shell: Shell) -> None:
+def test_in_a_shell_kill_9_returns_the_prompt(shell: Shell) -> None:
     _, dashboard = shell.start()
     os.kill(dashboard, signal.SIGKILL)
 
@@ -274,7 +274,7 @@ def test_in_a_shell_kill_9_gives_the_prompt_back(shell: Shell) -> None:
     assert shell.screen.before[3] == shell.screen.modes[3]
 
 
-def test_a_killed_guard_takes_the_dashboard_with_it_and_the_shell_goes_on(shell: Shell) -> None:
+def test_a_killed_guard_ends_the_dashboard_and_the_shell_continues(shell: Shell) -> None:
     guard, dashboard = shell.start()
     os.kill(guard, signal.SIGKILL)
 
@@ -283,7 +283,7 @@ def test_a_killed_guard_takes_the_dashboard_with_it_and_the_shell_goes_on(shell:
     shell.works()
 
 
-def test_a_stopped_dashboard_leaves_the_shell_and_comes_back(shell: Shell) -> None:
+def test_a_stopped_dashboard_returns_the_shell_and_is_continued(shell: Shell) -> None:
     _, dashboard = shell.start()
     for _ in range(2):
         shell.stop(dashboard)

@@ -27,7 +27,7 @@ def test_both_sides_stand_beside_each_other_with_their_own_numbers_and_empty_for
     assert "11  tail                     │ 11  tail" in texts(of("src/x.py"))
 
 
-def test_no_row_is_wider_than_there_is_room() -> None:
+def test_no_row_is_wider_than_the_window() -> None:
     long = FileChange("x", ("@@ -1 +1 @@", "-" + "a" * 300, "+" + "字" * 100))
 
     assert all(len(row) <= 61 for row in texts(long, 61))
@@ -41,7 +41,7 @@ def test_in_one_column_it_reads_as_a_diff_and_without_lines_says_why() -> None:
     assert ["It is empty."] == texts(of("empty"))
 
 
-def test_each_row_is_counted_before_it_is_drawn() -> None:
+def test_each_row_is_counted_before_it_is_rendered() -> None:
     lines = ["-" + "a\tb" * 40, "+" + "wide 字" * 30, "+", "+" + "x" * 120, "\\ No newline at end of file"]
     change = FileChange("x.py", ("@@ -1 +1,3 @@", *lines))
     for width in (40, 61, 140):
@@ -73,7 +73,7 @@ def test_a_folded_hunk_is_its_header_and_the_number_of_its_lines() -> None:
 
 
 @pytest.mark.parametrize("two_columns", [False, True])
-def test_of_a_line_of_megabytes_the_beginning_is_shown(two_columns: bool) -> None:
+def test_the_beginning_of_a_very_long_line_is_shown(two_columns: bool) -> None:
     change = FileChange("a.js", ("@@ -1 +1 @@", f"-{'x=1;' * 5000}", f"+{'y=1;' * 5000}"))
     rows = rows_of(change, 100, two_columns=two_columns)
     shown = ["".join(piece.text for piece in rows.row(number)).rstrip() for number in range(rows.count)]

@@ -37,7 +37,7 @@ async def shown(diff: str = DIFF, size: tuple[int, int] = (120, 30)) -> AsyncIte
         yield pilot
 
 
-async def test_it_lists_the_files_and_shows_the_first() -> None:
+async def test_the_files_are_listed_and_the_first_is_shown() -> None:
     async with shown() as pilot:
         text = text_of(pilot.app)
 
@@ -48,7 +48,7 @@ async def test_it_lists_the_files_and_shows_the_first() -> None:
         assert "1 of 5" in text
 
 
-async def test_the_next_file_is_a_key_away_and_the_last_is_the_last() -> None:
+async def test_a_key_moves_to_the_next_file_and_stops_at_the_last() -> None:
     async with shown() as pilot:
         await pilot.press("]", "]", "]", "]", "]", "]")
         await pilot.pause()
@@ -59,7 +59,7 @@ async def test_the_next_file_is_a_key_away_and_the_last_is_the_last() -> None:
         assert "+hello" in text_of(pilot.app)
 
 
-async def test_s_puts_the_old_beside_the_new_where_there_is_room() -> None:
+async def test_s_shows_old_and_new_side_by_side_if_it_fits() -> None:
     async with shown(size=(160, 30)) as pilot:
         await pilot.press("s")
         await pilot.pause()
@@ -75,7 +75,7 @@ async def test_on_a_narrow_screen_it_stays_one_column() -> None:
         assert not any("-old line" in row and "+new line" in row for row in text_of(pilot.app).splitlines())
 
 
-async def test_escape_leads_back_to_the_list() -> None:
+async def test_escape_returns_to_the_list() -> None:
     async with shown() as pilot:
         await pilot.press("escape")
         await pilot.pause()
@@ -83,7 +83,7 @@ async def test_escape_leads_back_to_the_list() -> None:
         assert cast(Kasmon, pilot.app).list_has_keys
 
 
-async def test_a_session_in_no_repository_says_so() -> None:
+async def test_a_session_outside_of_a_repository_reports_that() -> None:
     app = kasmon(fleet(working("api")))
     gateway_of(app).refusing = UnableError("'/x' is not in a git repository, so its changes are unknown.")
     async with run_app(app, (120, 30), notifications=True) as pilot:
@@ -91,7 +91,7 @@ async def test_a_session_in_no_repository_says_so() -> None:
         await auntil(lambda: "'/x' is not in a git" in text_of(app))
 
 
-async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
+async def test_names_and_lines_of_a_diff_are_shown_without_interpretation() -> None:
     lines = [worst.replace("\n", " ") for worst in WORST[::25]]
     diff = "".join(f"diff --git a/{x} b/{x}\n--- a/{x}\n+++ b/{x}\n@@ -1 +1 @@\n-{x}\n+{x}\n" for x in lines)
     async with shown(diff) as pilot:
@@ -101,7 +101,7 @@ async def test_names_and_lines_of_a_diff_are_shown_and_never_read() -> None:
         assert cast(Kasmon, pilot.app).list_has_keys
 
 
-async def test_a_diff_that_comes_late_does_not_lie_over_what_was_opened_meanwhile() -> None:
+async def test_a_late_diff_does_not_cover_another_screen() -> None:
     """The keys for that would be its keys."""
     app = kasmon(fleet(working("api")))
     gateway = gateway_of(app)
@@ -123,7 +123,7 @@ def line_at(pilot: Pilot[None]) -> str:
     return view.file.lines[view.line].text
 
 
-async def test_the_next_change_is_a_key_away_also_in_the_next_file() -> None:
+async def test_a_key_moves_to_the_next_change_also_in_the_next_file() -> None:
     async with shown() as pilot:
         assert "-old line" == line_at(pilot)
         await pilot.press("J")
@@ -150,7 +150,7 @@ async def test_a_search_finds_lines_of_all_files_and_escape_ends_it() -> None:
         assert isinstance(pilot.app.screen, ReviewScreen)
 
 
-async def test_a_hunk_folds_and_a_long_one_is_folded_at_first_and_says_so() -> None:
+async def test_a_hunk_folds_and_a_long_one_is_folded_at_first_and_marked() -> None:
     many = "".join(f"+line {number}\n" for number in range(1500))
     whole = f"diff --git a/big.py b/big.py\n--- /dev/null\n+++ b/big.py\n@@ -0,0 +1,1500 @@\n{many}"
     async with shown(whole) as pilot:
@@ -188,7 +188,7 @@ async def test_the_editor_gets_the_file_and_the_line_of_the_new_file() -> None:
         assert [("api", "src/x.py", 2)] == gateway.edited
 
 
-async def test_renamed_and_mode_changed_files_say_so() -> None:
+async def test_renamed_and_mode_changed_files_are_marked() -> None:
     whole = "diff --git a/old b/new\nold mode 100644\nnew mode 100755\nrename from old\nrename to new\n"
     async with shown(whole) as pilot:
         assert "renamed from old · mode 100644 → 100755" in text_of(pilot.app)
@@ -264,7 +264,7 @@ async def test_comments_are_edited_deleted_listed_and_sent() -> None:
             await auntil(lambda: isinstance(app.screen, ReviewScreen))
 
 
-async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it() -> None:
+async def test_the_list_of_comments_opens_one_and_has_the_keys_to_change_it() -> None:
     """The first is on the shown file, the second on another one, and the third on a file that is not shown."""
     app = kasmon(fleet(working("api")))
     gateway = gateway_of(app)
@@ -300,7 +300,7 @@ async def test_the_list_of_comments_leads_to_one_and_has_the_keys_that_change_it
         await auntil(lambda: isinstance(app.screen, ReviewScreen))
 
 
-async def test_a_key_of_the_users_that_is_enter_does_only_what_the_user_wants_in_the_list_of_comments() -> None:
+async def test_a_key_of_the_user_that_is_enter_has_only_that_meaning_in_the_list_of_comments() -> None:
     keys: dict[str, str | tuple[str, ...]] = {"review_comment_resolve": "enter", "review_fold": "x"}
     app = kasmon(fleet(working("api")), settings=DashboardSettings(keys=keys))
     gateway = gateway_of(app)
@@ -317,7 +317,7 @@ async def test_a_key_of_the_users_that_is_enter_does_only_what_the_user_wants_in
         assert isinstance(app.screen, CommentsDialog)
 
 
-async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at_once() -> None:
+async def test_a_hunk_is_reverted_or_staged_after_a_confirmation_and_undone_at_once() -> None:
     async with shown() as pilot:
         app = cast(Kasmon, pilot.app)
         gateway = gateway_of(app)
@@ -338,7 +338,7 @@ async def test_a_hunk_is_reverted_or_staged_once_that_is_confirmed_and_undone_at
         await auntil(lambda: called(Operations.undo_hunk, SessionId("api")) in gateway.calls)
 
 
-async def test_the_review_of_a_removed_session_stays_and_says_so_in_a_window_of_12_rows() -> None:
+async def test_the_review_of_a_removed_session_stays_open_and_reports_that_in_a_window_of_12_rows() -> None:
     """The list of files leaves rows for the diff."""
     app = kasmon(fleet(working("api")))
     gateway = gateway_of(app)

@@ -66,7 +66,7 @@ async def sure(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def test_a_sandbox_is_frozen_and_kept_by_a_key_each() -> None:
+async def test_a_sandbox_is_paused_and_a_checkpoint_is_made_by_one_key_each() -> None:
     async with shown() as pilot:
         assert "z pause   s checkpoint   H history" in footer(pilot)
         assert "resume" not in footer(pilot)
@@ -75,7 +75,7 @@ async def test_a_sandbox_is_frozen_and_kept_by_a_key_each() -> None:
         assert changed(Pause(), Checkpoint()) == await calls(pilot, 2)
 
 
-async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
+async def test_a_paused_sandbox_is_resumed_and_not_paused_again() -> None:
     async with shown(fleet(ASLEEP)) as pilot:
         assert "u resume" in footer(pilot)
         assert "z pause" not in footer(pilot)
@@ -84,7 +84,7 @@ async def test_one_that_sleeps_is_woken_and_not_frozen_again() -> None:
         assert changed(Resume()) == await calls(pilot, 1)
 
 
-async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere() -> None:
+async def test_keys_are_offered_only_if_they_apply_and_give_the_reason_otherwise() -> None:
     confined = idle("docs", sandbox="jail", sandbox_state=sandbox_state(), ago=1)
     async with shown(fleet(idle("readme"), confined)) as pilot:
         assert "z pause" not in footer(pilot)
@@ -100,7 +100,7 @@ async def test_its_keys_are_offered_only_where_they_apply_and_say_why_elsewhere(
         assert [called(Operations.change_sandbox, SessionId("docs"), Pause())] == await calls(pilot, 1)
 
 
-async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None:
+async def test_all_are_paused_only_after_a_confirmation_with_their_number() -> None:
     async with shown(sandboxes()) as pilot:
         await pilot.press("Z")
         await auntil(lambda: "Pause 4 sandboxes? They resume on next use." in text_of(pilot.app))
@@ -114,7 +114,7 @@ async def test_all_are_frozen_only_after_a_question_that_says_how_many() -> None
         assert {"numbers", "import-csv", "scratch", "nightly"} == frozen
 
 
-async def test_enter_runs_the_code_by_the_interpreter_that_tab_chose() -> None:
+async def test_enter_runs_the_code_by_the_interpreter_chosen_with_tab() -> None:
     async with shown() as pilot:
         await pilot.press("enter")
         await auntil(lambda: pilot.app.query(CodeBox), what="the box")
@@ -129,7 +129,7 @@ async def test_enter_runs_the_code_by_the_interpreter_that_tab_chose() -> None:
         assert "⏎ run   tab interpreter   shift+tab read" in footer(pilot)
 
 
-async def test_what_ran_comes_back_into_the_box_by_up_and_is_given_back_when_it_could_not_run() -> None:
+async def test_up_recalls_run_code_and_code_that_could_not_run_returns_to_the_box() -> None:
     async with shown() as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -142,7 +142,7 @@ async def test_what_ran_comes_back_into_the_box_by_up_and_is_given_back_when_it_
         assert "frame.describe()" in text_of(pilot.app).rpartition("[python]")[2]
 
 
-async def test_shift_tab_reads_and_the_transcript_shows_the_code_and_what_was_lost() -> None:
+async def test_shift_tab_reads_and_the_transcript_shows_the_code_and_the_loss() -> None:
     async with shown() as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -168,7 +168,7 @@ async def test_the_history_shows_runs_checkpoints_and_refusals_newest_first() ->
         assert "processes 6 of 256" in text_of(pilot.app)
 
 
-async def test_a_turns_diff_is_shown_and_escape_leads_back_to_the_history() -> None:
+async def test_a_turns_diff_is_shown_and_escape_returns_to_the_history() -> None:
     async with shown() as pilot:
         gateway_of(pilot.app).diffs = {"numbers": DIFF}
         await history(pilot)
@@ -181,7 +181,7 @@ async def test_a_turns_diff_is_shown_and_escape_leads_back_to_the_history() -> N
         assert isinstance(pilot.app.screen, SandboxScreen)
 
 
-async def test_going_back_to_a_checkpoint_is_asked_for_first() -> None:
+async def test_restoring_a_checkpoint_is_confirmed() -> None:
     async with shown() as pilot:
         await history(pilot)
         await pilot.press("j", "j", "j", "r")
@@ -192,7 +192,7 @@ async def test_going_back_to_a_checkpoint_is_asked_for_first() -> None:
         assert changed(Restore(checkpoint="c4")) == await calls(pilot, 1)
 
 
-async def test_a_fork_without_a_name_gets_the_first_that_is_free() -> None:
+async def test_a_fork_without_a_name_gets_the_first_free_one() -> None:
     async with shown(fleet(MACHINE, working("numbers-2"))) as pilot:
         await pilot.press("f")
         await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
@@ -201,7 +201,7 @@ async def test_a_fork_without_a_name_gets_the_first_that_is_free() -> None:
         assert [called(Operations.fork_sandbox, NUMBERS, "numbers-3")] == await calls(pilot, 1)
 
 
-async def test_a_fork_and_a_replay_begin_at_the_entry_that_is_chosen() -> None:
+async def test_a_fork_and_a_replay_start_at_the_chosen_entry() -> None:
     async with shown() as pilot:
         await history(pilot)
         await pilot.press("j", "j", "j", "f", "enter")
@@ -216,7 +216,7 @@ async def test_a_fork_and_a_replay_begin_at_the_entry_that_is_chosen() -> None:
         ] == await calls(pilot, 2)
 
 
-async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_question() -> None:
+async def test_a_refused_host_is_allowed_from_the_history_and_only_after_a_confirmation() -> None:
     async with shown() as pilot:
         await history(pilot)
         await pilot.press("a")  # not on this entry
@@ -228,7 +228,7 @@ async def test_a_host_that_was_refused_is_allowed_from_there_and_only_after_a_qu
         assert changed(Allow(hosts=("example.org:443",))) == await calls(pilot, 1)
 
 
-async def test_the_history_of_a_sandbox_in_which_nothing_ran_says_so() -> None:
+async def test_the_history_of_an_unused_sandbox_reports_that() -> None:
     async with shown(fleet(interpreters("new"))) as pilot:
         await history(pilot)
 
@@ -238,7 +238,7 @@ async def test_the_history_of_a_sandbox_in_which_nothing_ran_says_so() -> None:
         assert isinstance(pilot.app.screen, SandboxScreen)
 
 
-async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stays() -> None:
+async def test_new_entries_are_shown_while_the_history_is_open_and_the_choice_stays() -> None:
     async with shown() as pilot:
         await history(pilot)
         await pilot.press("j", "j")
@@ -256,7 +256,7 @@ async def test_what_comes_while_the_history_is_open_is_shown_and_the_choice_stay
         assert more.id in text_of(pilot.app)
 
 
-async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_person_agreed() -> None:
+async def test_a_new_session_shows_what_its_sandbox_gets_and_starts_after_the_consent() -> None:
     async with shown() as pilot:
         gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
         await pilot.press("n")
@@ -270,7 +270,7 @@ async def test_a_new_session_says_what_its_sandbox_gets_and_starts_after_a_perso
         assert [made] == await calls(pilot, 1)
 
 
-async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_all_the_same() -> None:
+async def test_enter_before_the_sandboxs_files_are_known_asks_for_consent_all_the_same() -> None:
     async with shown() as pilot:
         gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
         gateway_of(pilot.app).knows.clear()
@@ -284,7 +284,7 @@ async def test_who_says_start_before_it_is_known_what_the_sandbox_gets_is_asked_
         assert [] == gateway_of(pilot.app).calls
 
 
-async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_then() -> None:
+async def test_the_consent_applies_to_the_folder_at_that_time() -> None:
     async with shown() as pilot:
         gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
         gateway_of(pilot.app).confinement_in = {"/other": SandboxPreview(lines=("It sees '/other'.",), is_agreed=False)}
@@ -301,7 +301,7 @@ async def test_what_a_person_agrees_to_is_told_of_the_folder_that_stands_there_t
         assert "login.json" not in text_of(pilot.app)
 
 
-async def test_a_person_can_take_no_sandbox_or_interpreters() -> None:
+async def test_the_user_can_choose_no_sandbox_or_interpreters() -> None:
     async with shown() as pilot:
         gateway_of(pilot.app).offered, gateway_of(pilot.app).confinement = JAILED, GETS
         await pilot.press("n")
@@ -335,7 +335,7 @@ HAD = SandboxChoices(
 )
 
 
-async def test_every_tier_is_offered_and_one_that_cannot_be_had_says_why_and_is_not_started() -> None:
+async def test_every_tier_is_offered_and_an_unavailable_one_gives_the_reason_and_does_not_start() -> None:
     async with shown() as pilot:
         gateway_of(pilot.app).offered, gateway_of(pilot.app).may_be = JAILED, HAD
         await pilot.press("n")
@@ -383,7 +383,7 @@ ON_DISK = next(each for each in machines().sessions if each.name == "numbers")
 TRUNCATED = "it is truncated: memory has 4096 bytes of 91226112"
 
 
-async def test_its_memory_is_put_on_disk_by_a_key_where_its_tier_keeps_it_there_and_elsewhere_it_says_why_not() -> None:
+async def test_a_key_pauses_to_disk_if_the_tier_supports_it_and_otherwise_gives_the_reason() -> None:
     async with shown(fleet(MACHINE)) as pilot:
         assert "z pause   P pause to disk" in footer(pilot)
         await pilot.press("P")
@@ -397,7 +397,7 @@ async def test_its_memory_is_put_on_disk_by_a_key_where_its_tier_keeps_it_there_
         assert [] == gateway_of(pilot.app).calls
 
 
-async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> None:
+async def test_a_sandbox_paused_to_disk_is_resumed_at_once_if_its_memory_is_valid() -> None:
     async with shown(fleet(ON_DISK)) as pilot:
         gateway_of(pilot.app).pasts = {"numbers": remembered()}
         assert "P pause" not in footer(pilot)
@@ -409,7 +409,7 @@ async def test_what_sleeps_on_disk_is_woken_at_once_where_its_memory_fits() -> N
 @pytest.mark.parametrize(
     "there", [remembered(TRUNCATED), SandboxHistory(remembered=StoredSnapshots(missing=TRUNCATED))]
 )
-async def test_where_its_memory_is_unusable_a_person_says_first_that_it_goes_on_without(
+async def test_with_an_unusable_memory_the_user_confirms_the_resume_without_it(
     there: SandboxHistory,
 ) -> None:
     async with shown(fleet(ON_DISK)) as pilot:
@@ -423,7 +423,7 @@ async def test_where_its_memory_is_unusable_a_person_says_first_that_it_goes_on_
         assert changed(Resume()) == await calls(pilot, 1)
 
 
-async def test_a_fork_takes_all_memory_where_that_can_be_copied_and_the_dialog_says_what_is_done_for_that() -> None:
+async def test_a_fork_copies_all_memory_if_possible_and_the_dialog_shows_the_steps() -> None:
     async with shown(fleet(MACHINE)) as pilot:
         await pilot.press("f")
         await auntil(lambda: "all memory of numbers" in text_of(pilot.app))
@@ -436,7 +436,7 @@ async def test_a_fork_takes_all_memory_where_that_can_be_copied_and_the_dialog_s
         await auntil(lambda: "are not copied" in text_of(pilot.app))
 
 
-async def test_the_history_lists_its_memory_with_size_and_age_and_why_it_cannot_be_used() -> None:
+async def test_the_history_lists_memories_with_size_age_and_why_one_is_unusable() -> None:
     async with shown(fleet(ON_DISK), (160, 40)) as pilot:
         await history(pilot, remembered(TRUNCATED))
 
@@ -447,7 +447,7 @@ async def test_the_history_lists_its_memory_with_size_and_age_and_why_it_cannot_
         assert "1m  71 MiB" in text_of(pilot.app)
 
 
-async def test_in_the_history_a_fork_is_of_the_checkpoint_chosen_or_of_now_with_its_memory() -> None:
+async def test_a_fork_in_the_history_is_of_the_chosen_checkpoint_or_of_now_with_its_memory() -> None:
     async with shown(fleet(MACHINE)) as pilot:
         await history(pilot, remembered())
         assert "P pause" in footer(pilot)

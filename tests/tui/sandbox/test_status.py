@@ -50,7 +50,9 @@ def test_a_row_with_a_sandbox_is_exactly_as_wide_as_the_list(width: int, shown: 
     ],
     ids=["proven", "nobody looked", "broken"],
 )
-def test_the_badge_has_tier_and_proof(confinement: Confinement | None, shape: str, plain: str, role: str) -> None:
+def test_the_badge_is_the_tier_and_a_shape_by_the_proof(
+    confinement: Confinement | None, shape: str, plain: str, role: str
+) -> None:
     shown = interpreters("x", sandbox_state=sandbox_state(confinement=confinement))
 
     assert shape == "".join(text for text, _ in status.badge(shown, LOOK))
@@ -58,7 +60,7 @@ def test_the_badge_has_tier_and_proof(confinement: Confinement | None, shape: st
     assert role == status.badge(shown, LOOK)[-1][1]
 
 
-def test_a_session_that_wants_a_sandbox_and_has_none_yet_is_not_shown_as_proven() -> None:
+def test_a_session_with_a_requested_sandbox_and_none_yet_is_not_shown_as_proven() -> None:
     assert "□" in drawn(working("x", sandbox="jail"))
 
 
@@ -70,14 +72,14 @@ def test_without_a_sandbox_there_is_no_badge_and_no_panel() -> None:
     assert "" == words(plain)
 
 
-def test_a_sandbox_that_is_not_as_it_should_be_is_told_in_words_in_the_row_and_in_the_panel() -> None:
+def test_a_faulty_sandbox_is_described_in_the_row_and_in_the_panel() -> None:
     shown = working("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail")
 
     assert "not confined: the network can be reached" in drawn(shown)
     assert "not confined as expected: the network can be reached, it may write to /etc" in text_of(shown)
 
 
-def test_it_is_marked_also_where_the_list_has_room_for_names_only() -> None:
+def test_the_fault_is_marked_also_if_the_list_has_only_names() -> None:
     assert "⊠" in drawn(working("x", sandbox_state=sandbox_state(confinement=LEAKS), sandbox="jail"), 44)
 
 
@@ -105,13 +107,13 @@ def text_of(shown: Session, width: int = 160) -> str:
         (SandboxPhase.HEALING, "recovering sandbox"),
     ],
 )
-def test_a_phase_on_the_way_is_told_in_the_row(phase: SandboxPhase, told: str) -> None:
+def test_a_transition_is_shown_in_the_row(phase: SandboxPhase, told: str) -> None:
     assert told in words(
         interpreters("x", SessionState.STARTING, sandbox_state=sandbox_state(phase=phase, is_intended=True))
     )
 
 
-def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
+def test_the_panel_names_the_phase_and_the_content_of_a_pause() -> None:
     assert "paused in RAM" == status.phase_words(sandbox_state(phase=SandboxPhase.PAUSED, held=True), NOW)
     assert "paused" == status.phase_words(sandbox_state(phase=SandboxPhase.PAUSED), NOW)
     assert "paused on disk" == status.phase_words(sandbox_state(phase=SandboxPhase.PAUSED, tier="microvm"), NOW)
@@ -127,7 +129,9 @@ def test_the_panel_names_the_phase_and_what_sleep_holds() -> None:
         (None, 90, ("expires in 1m",)),
     ],
 )
-def test_a_distant_time_is_counted_in_minutes(standby_s: float | None, expires_s: float, told: tuple[str, ...]) -> None:
+def test_a_deadline_is_counted_in_minutes_until_it_is_near(
+    standby_s: float | None, expires_s: float, told: tuple[str, ...]
+) -> None:
     lives = sandbox_state(standby_at=None if standby_s is None else NOW + standby_s, expires_at=NOW + expires_s)
 
     assert told == status.to_come(interpreters("x", sandbox_state=lives), NOW)
@@ -146,7 +150,7 @@ def test_a_sandbox_that_is_paused_to_disk_does_not_expire_and_once_it_is_paused_
     assert ("expires in 1d",) == status.to_come(asleep, NOW)
 
 
-def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> None:
+def test_no_deadline_is_counted_in_a_turn_while_paused_or_after_the_end() -> None:
     asleep = sandbox_state(phase=SandboxPhase.PAUSED, held=True)
 
     assert () == status.to_come(interpreters("x", SessionState.WORKING, in_turn=True), NOW)
@@ -155,7 +159,7 @@ def test_nothing_is_counted_in_a_turn_asleep_for_sleep_or_after_the_end() -> Non
 
 
 @pytest.mark.parametrize("state", [SessionState.WORKING, SessionState.ASKING, SessionState.UNSURE])
-def test_nothing_is_counted_for_an_agent_inside_that_does_not_rest(state: SessionState) -> None:
+def test_no_deadline_is_counted_for_an_agent_that_does_not_rest(state: SessionState) -> None:
     """In a terminal nobody says when a turn begins: what was counted before it holds no more."""
     agent = session("x", SessionState.IDLE, sandbox="jail", sandbox_state=sandbox_state(standby_at=NOW + 30))
 
@@ -163,7 +167,7 @@ def test_nothing_is_counted_for_an_agent_inside_that_does_not_rest(state: Sessio
     assert () == status.to_come(msgspec.structs.replace(agent, state=state), NOW)
 
 
-def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
+def test_a_row_shows_a_deadline_only_when_it_is_near() -> None:
     far = interpreters("x")
     sleeps = interpreters("x", sandbox_state=sandbox_state(standby_at=NOW + 30))
     ends = interpreters("x", sandbox_state=sandbox_state(standby_at=NOW + 30, expires_at=NOW + 200))
@@ -173,7 +177,7 @@ def test_a_row_tells_what_is_to_come_only_when_it_is_near() -> None:
     assert "expires in 3m" in words(ends)
 
 
-def test_a_row_is_drawn_anew_when_its_countdown_reads_otherwise_and_not_before() -> None:
+def test_a_row_is_rendered_again_only_when_its_countdown_changes() -> None:
     calm, near = (
         interpreters("x", ago=9000),
         interpreters("x", ago=9000, sandbox_state=sandbox_state(standby_at=NOW + 30)),
@@ -183,7 +187,7 @@ def test_a_row_is_drawn_anew_when_its_countdown_reads_otherwise_and_not_before()
     assert moments(near, NOW) != moments(near, NOW - 1)
 
 
-def test_meters_tell_what_is_used_of_what_is_allowed_and_warn_by_more_than_a_colour() -> None:
+def test_meters_show_usage_and_limit_and_warn_by_more_than_a_colour() -> None:
     usage = sandbox_state().usage
     assert usage is not None
     full = sandbox_state(usage=msgspec.structs.replace(usage, memory_bytes=490 * MIB))
@@ -193,7 +197,7 @@ def test_meters_tell_what_is_used_of_what_is_allowed_and_warn_by_more_than_a_col
     assert ("490", "bad.bold") in status.meters(interpreters("x", sandbox_state=full), LOOK)
 
 
-def test_a_meter_without_a_limit_says_what_is_used_and_promises_nothing() -> None:
+def test_a_meter_without_a_limit_shows_only_the_usage() -> None:
     usage = sandbox_state().usage
     assert usage is not None
     free = sandbox_state(usage=msgspec.structs.replace(usage, memory_allowed=0))
@@ -223,11 +227,11 @@ def test_an_amount_is_short(size: int, told: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "word"), [(80, "interp. "), (120, "interpreters ")])
-def test_interpreters_are_called_so_whole_or_by_a_shorter_word(width: int, word: str) -> None:
+def test_interpreters_are_named_in_full_or_by_a_shorter_word(width: int, word: str) -> None:
     assert word in strip_of(interpreters("x", agent="interpreters"), width, mode=8).text
 
 
-def test_a_filter_finds_what_is_in_a_sandbox() -> None:
+def test_a_filter_finds_sessions_in_a_sandbox() -> None:
     confined, free = interpreters("x"), session("y")
 
     assert SessionFilter("sandbox:jail").takes(confined)
@@ -236,7 +240,7 @@ def test_a_filter_finds_what_is_in_a_sandbox() -> None:
     assert SessionFilter("jail").takes(confined)
 
 
-def test_nothing_that_a_sandbox_says_acts_on_the_terminal() -> None:
+def test_no_control_character_of_a_sandbox_reaches_the_terminal() -> None:
     nasty = Confinement(ok=False, mismatches=("\x1b]0;x\x07\x1b[2J[red]",))
     shown = working("x", sandbox_state=sandbox_state(confinement=nasty, lost="\x1b[31m"), sandbox="jail")
 
@@ -253,7 +257,7 @@ def test_a_row_of_a_tier_that_keeps_memory_is_exactly_as_wide_as_the_list(width:
     ("tier", "whole", "short", "words"),
     [("microvm", "microvm◈", "vm◈", "own kernel"), ("e2b", "e2b◎", "e2b◎", "at the service")],
 )
-def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_once_the_agent_inside_has_looked(
+def test_a_tier_with_its_own_kernel_has_its_own_shape_and_is_proven_once_the_guest_agent_has_reported(
     tier: Tier, whole: str, short: str, words: str
 ) -> None:
     shown = machine("x", tier=tier)
@@ -281,7 +285,7 @@ def test_a_tier_with_a_kernel_of_its_own_has_a_shape_of_its_own_and_is_proven_on
         (SandboxPhase.HEALING, False, "recovering sandbox"),
     ],
 )
-def test_while_its_phase_changes_it_tells_the_step_and_its_time(phase: SandboxPhase, held: bool, told: str) -> None:
+def test_a_transition_is_shown_with_its_duration(phase: SandboxPhase, held: bool, told: str) -> None:
     lives = {"phase": phase, "held": held, "is_intended": phase is not SandboxPhase.HEALING, "phase_at": NOW - 3}
     shown = machine("x", SessionState.STARTING, ago=9000, sandbox_state=lives)
 
@@ -290,7 +294,7 @@ def test_while_its_phase_changes_it_tells_the_step_and_its_time(phase: SandboxPh
     assert moments(shown, NOW) != moments(shown, NOW - 1)
 
 
-def test_what_was_lost_stands_in_the_panel_for_an_hour() -> None:
+def test_a_loss_is_in_the_panel_for_an_hour() -> None:
     shown = next(each for each in machines().sessions if each.name == "crunch")
 
     assert "! lost 4m ago: it could not be resumed" in text_of(shown, 300)
@@ -304,7 +308,7 @@ def test_the_panel_of_a_tier_that_keeps_memory_has_at_most_three_lines(shown: Se
         assert len(status.panel(shown, LOOK, NOW, width)) <= 3
 
 
-def test_only_what_keeps_memory_can_be_paused_to_disk_and_not_twice() -> None:
+def test_only_a_sandbox_with_memory_can_be_paused_to_disk_and_not_twice() -> None:
     states = {each.name: (status.can_pause(each), status.sleeps_on_disk(each)) for each in machines().sessions}
 
     assert (True, False) == states["train"] == states["parse"] == states["crunch"]

@@ -87,14 +87,14 @@ def screen_of(pilot: Pilot[None]) -> SearchScreen:
     return cast(SearchScreen, pilot.app.screen)
 
 
-async def test_before_anything_is_written_it_says_what_to_do_and_finds_nothing() -> None:
+async def test_before_any_text_the_search_shows_what_to_do_and_finds_nothing() -> None:
     async with searching("") as pilot:
         assert "Type to search." in text_of(pilot.app)
         assert [] == gateway_of(pilot.app).searched
         assert gateway_of(pilot.app).is_searchable
 
 
-async def test_what_is_found_stands_below_its_session_while_it_is_written() -> None:
+async def test_matches_are_below_their_session_while_the_text_is_typed() -> None:
     async with searching() as pilot:
         shown = text_of(pilot.app)
 
@@ -107,13 +107,13 @@ async def test_what_is_found_stands_below_its_session_while_it_is_written() -> N
         assert "line 119" in text_of(pilot.app)
 
 
-async def test_all_letters_are_words_also_those_that_are_keys_elsewhere() -> None:
+async def test_all_letters_are_text_also_those_that_are_keys_elsewhere() -> None:
     async with searching("qFxn i?") as pilot:
         assert "qFxn i?" == screen_of(pilot).box.value
         assert "qFxn i?" == gateway_of(pilot.app).searched[-1]
 
 
-async def test_nothing_found_and_what_cannot_be_searched_for_are_said() -> None:
+async def test_no_match_and_an_impossible_search_are_reported() -> None:
     async with searching("zzz", ()) as pilot:
         assert "No matches." in text_of(pilot.app)
         gateway_of(pilot.app).refusing = UsageError("that is no pattern.")
@@ -121,7 +121,7 @@ async def test_nothing_found_and_what_cannot_be_searched_for_are_said() -> None:
         await auntil(lambda: "That is no pattern." in text_of(pilot.app))
 
 
-async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_same_place() -> None:
+async def test_enter_shows_the_line_of_a_transcript_and_esc_returns_to_the_same_place() -> None:
     async with searching() as pilot:
         app, asked = cast(Kasmon, pilot.app), len(gateway_of(pilot.app).searched)
         await pilot.press("enter")
@@ -150,7 +150,7 @@ async def test_enter_shows_the_line_of_a_transcript_and_esc_leads_back_to_the_sa
         await auntil(lambda: app.list_has_keys)
 
 
-async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() -> None:
+async def test_enter_shows_the_output_of_a_terminal_there_and_esc_returns() -> None:
     async with searching() as pilot:
         app = pilot.app
         await pilot.press("down", "down", "enter")
@@ -166,7 +166,7 @@ async def test_enter_shows_what_a_terminal_printed_there_and_esc_leads_back() ->
         await auntil(lambda: isinstance(app.screen, SearchScreen))
 
 
-async def test_a_match_that_is_opened_in_a_terminals_text_is_a_look_at_its_session() -> None:
+async def test_opening_a_match_in_a_terminals_output_counts_as_a_view_of_its_session() -> None:
     async with searching() as pilot:
         finished = msgspec.structs.replace(DOCS, state=SessionState.IDLE, finished_at=NOW)
         cast(Kasmon, pilot.app)._show_update(fleet_update(fleet(PARSER, finished)))
@@ -177,7 +177,7 @@ async def test_a_match_that_is_opened_in_a_terminals_text_is_a_look_at_its_sessi
         assert [called(Operations.mark_viewed, DOCS.id)] == gateway_of(pilot.app).calls
 
 
-async def test_a_line_that_went_meanwhile_is_said_to_be_gone() -> None:
+async def test_a_removed_line_is_reported() -> None:
     async with searching() as pilot:
         gateway_of(pilot.app).records = {}
         await pilot.press("down", "down", "enter")
@@ -185,7 +185,7 @@ async def test_a_line_that_went_meanwhile_is_said_to_be_gone() -> None:
         assert isinstance(pilot.app.screen, SearchScreen)
 
 
-async def test_it_opens_where_it_was_left() -> None:
+async def test_the_search_reopens_where_it_was_left() -> None:
     async with searching() as pilot:
         await pilot.press("down", "escape")
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)
@@ -197,7 +197,7 @@ async def test_it_opens_where_it_was_left() -> None:
         assert "look for the needle" == getattr(screen_of(pilot).chosen, "line", "")
 
 
-async def test_a_click_chooses_a_second_one_opens() -> None:
+async def test_a_click_selects_and_a_second_one_opens() -> None:
     async with searching() as pilot:
         await pilot.click("#search-list", offset=(10, 4))
         await pilot.pause()
@@ -209,7 +209,7 @@ async def test_a_click_chooses_a_second_one_opens() -> None:
 @pytest.mark.parametrize(
     "line", ["[bold]needle[/]" * 3, "漢" * 60 + "needle", "x" * 5000 + "needle" + "y" * 5000, "\tneedle"]
 )
-async def test_whatever_a_line_holds_what_was_found_in_it_is_in_sight(line: str) -> None:
+async def test_the_match_is_visible_in_any_line(line: str) -> None:
     hostile = SessionHits(Session(id=SessionId("a"), name="[red]\x1b[31mname"), (hit("a", line, 0),))
     async with searching(found=(hostile,), size=(40, 12)) as pilot:
         rows = [row for row in text_of(pilot.app).split("\n")[2:-1] if "needle" in row]
@@ -218,7 +218,7 @@ async def test_whatever_a_line_holds_what_was_found_in_it_is_in_sight(line: str)
         assert "\x1b" not in text_of(pilot.app)
 
 
-async def test_export_is_offered_by_name_and_wanted_of_the_world() -> None:
+async def test_export_is_offered_by_name_and_requested() -> None:
     async with searching("") as pilot:
         await pilot.press("escape")
         await auntil(lambda: cast(Kasmon, pilot.app).list_has_keys)

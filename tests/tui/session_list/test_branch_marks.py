@@ -26,7 +26,7 @@ from tests.support.wait import auntil
         (branch(operation="a merge", unmerged=1), "±1 ≠", "*1 !"),
     ],
 )
-def test_the_marks_say_what_is_left(shown: BranchSummary, utf8: str, ascii_: str) -> None:
+def test_the_marks_show_the_open_work(shown: BranchSummary, utf8: str, ascii_: str) -> None:
     drawn = [
         "".join(text for text, _ in branch_marks(shown, ThemeStyles(shipped(DEFAULT), utf8=is_utf8)))
         for is_utf8 in (True, False)
@@ -36,7 +36,7 @@ def test_the_marks_say_what_is_left(shown: BranchSummary, utf8: str, ascii_: str
 
 
 @pytest.mark.parametrize(("width", "is_marked"), [(130, True), (80, False)])
-async def test_a_row_is_marked_where_there_is_room(width: int, is_marked: bool) -> None:
+async def test_a_row_is_marked_if_it_has_space(width: int, is_marked: bool) -> None:
     async with run_app(app := kasmon(fleet(working("fix"), idle("docs"))), (width, 30)) as pilot:
         gateway_of(app).branched.put_nowait({SessionId("fix"): BUSY})
         await auntil(lambda: app.main_view.table.branches)
@@ -46,7 +46,7 @@ async def test_a_row_is_marked_where_there_is_room(width: int, is_marked: bool) 
         assert {"fix": is_marked, "docs": False} == {name: "↑2 ↓1 ±3 ≠ #7✗R" in row for name, row in rows.items()}
 
 
-async def test_the_head_of_its_preview_says_it_in_words() -> None:
+async def test_the_head_of_its_preview_describes_it() -> None:
     async with run_app(app := kasmon(fleet(working("fix"))), (160, 30)):
         app.main_view.enter(SessionId("fix"))
         gateway_of(app).branched.put_nowait({SessionId("fix"): branch(ahead=2, pull_request=None)})

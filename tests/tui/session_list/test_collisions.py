@@ -17,7 +17,7 @@ def row_of(text: str, name: str) -> str:
     return next(row for row in text.splitlines() if re.match(rf"\W+\w+ +{name}\b", row))
 
 
-async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
+async def test_both_rows_are_marked_with_the_other_session_and_the_file() -> None:
     async with run_app(app := kasmon(fleet(working("api"), working("web"), idle("docs")))):
         gateway_of(app).collided.put_nowait({SessionId("api"): API, SessionId("web"): WEB})
         await auntil(lambda: "⇄" in text_of(app))
@@ -28,7 +28,7 @@ async def test_both_rows_are_marked_and_say_with_whom_and_what() -> None:
         assert "⇄" not in row_of(text_of(app), "docs")
 
 
-async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
+async def test_the_mark_does_not_hide_a_request() -> None:
     ask = command("api", "git push")
     async with run_app(app := kasmon(fleet(asking("api", ask)))):
         gateway_of(app).collided.put_nowait({SessionId("api"): WEB})
@@ -37,7 +37,7 @@ async def test_what_a_session_asks_is_not_hidden_by_it() -> None:
         assert "git push" in row_of(text_of(app), "api")
 
 
-async def test_the_mark_goes_with_the_collision() -> None:
+async def test_the_mark_ends_with_the_collision() -> None:
     async with run_app(app := kasmon(fleet(working("api")))):
         collided = gateway_of(app).collided
         collided.put_nowait({SessionId("api"): WEB})
@@ -47,7 +47,7 @@ async def test_the_mark_goes_with_the_collision() -> None:
         await auntil(lambda: "⇄" not in text_of(app))
 
 
-def test_of_several_the_worst_is_told_and_how_many_more_there_are() -> None:
+def test_the_worst_of_several_is_shown_with_the_number_of_others() -> None:
     named = [("web", FileCollision("w", "a.py", False)), ("docs", FileCollision("d", "b.py", True))]
 
     assert CollisionSummary("docs changes the same lines of b.py too (+1)", True) == summarize(named)

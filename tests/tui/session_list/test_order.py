@@ -66,14 +66,14 @@ def test_child_rows_follow_their_parent_and_fold_away() -> None:
     assert ["readme", "docs"] == names(arranged(shown, order.ListSettings(folded=frozenset({"docs"}))))
 
 
-def test_a_parent_stands_where_the_child_that_needs_a_person_would() -> None:
+def test_a_parent_is_placed_where_the_child_that_needs_the_user_would_be() -> None:
     shown = fleet(idle("readme"), working("docs"), asking("links", parent=SessionId("docs")))
 
     assert ["docs", "links", "readme"] == names(arranged(shown, order.ListSettings()))
     assert ["docs", "links", "readme"] == names(arranged(shown, order.ListSettings(sort=order.SortOrder.NAME)))
 
 
-def test_a_fold_hides_nobody_who_needs_a_person() -> None:
+def test_a_fold_hides_no_session_that_needs_the_user() -> None:
     """Also not below a row that is folded with it."""
     shown = fleet(
         working("docs", wave=1),
@@ -151,7 +151,7 @@ def test_a_folded_wave_keeps_its_heading() -> None:
         ("http://x", set()),
     ],
 )
-def test_the_filter_takes_words_and_fields(text: str, expected: set[str]) -> None:
+def test_the_filter_accepts_words_and_fields(text: str, expected: set[str]) -> None:
     shown = fleet(
         working("docs", "make html", wave=2), asking("fix-auth"), there("gpu-1", ended("ci", 1, agent="codex"))
     )
@@ -159,7 +159,7 @@ def test_the_filter_takes_words_and_fields(text: str, expected: set[str]) -> Non
     assert expected == {session.id for session in shown.sessions if order.SessionFilter(text).takes(session)}
 
 
-def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
+def test_the_arranger_follows_a_changing_fleet() -> None:
     arranger = order.ListOrder()
     now = Fleet()
     steps: list[tuple[Session, ...]] = [
@@ -175,7 +175,7 @@ def test_the_arranger_keeps_up_with_a_fleet_that_changes() -> None:
         assert [session.id for session in by_attention(sessions)] == names(arranger.items(now, order.ListSettings()))
 
 
-def test_the_arranger_tells_whether_the_order_may_be_another() -> None:
+def test_the_arranger_reports_whether_the_order_may_change() -> None:
     arranger = order.ListOrder()
     before = fleet(working("a"), working("b"))
     arranger.update(before, difference(Fleet(), before))
@@ -186,7 +186,7 @@ def test_the_arranger_tells_whether_the_order_may_be_another() -> None:
     assert arranger.update(asks, difference(said, asks))
 
 
-def test_the_totals_that_are_kept_are_those_that_are_counted() -> None:
+def test_incremental_totals_equal_full_ones() -> None:
     tally = ListTotals()
     now = Fleet()
     for after in (crew(), fleet(*crew().sessions[5:], working("new")), fleet(ended("new", 1)), fleet(), crew()):
@@ -245,7 +245,9 @@ GROUPED = fleet(
         (GroupKey.NONE, ["a", "c", "b", "child"]),
     ],
 )
-def test_rows_are_grouped_by_a_value_and_a_session_has_a_row_for_each(group: GroupKey, expected: list[str]) -> None:
+def test_rows_are_grouped_by_a_value_and_a_session_with_several_has_a_row_for_each(
+    group: GroupKey, expected: list[str]
+) -> None:
     assert expected == names(arranged(GROUPED, order.ListSettings(group=group)))
 
 
@@ -257,7 +259,7 @@ def test_a_heading_counts_its_sessions_and_those_that_need_the_user() -> None:
     ]
 
 
-def test_a_session_that_begins_to_need_the_user_changes_its_heading_in_any_order() -> None:
+def test_a_session_that_starts_to_need_the_user_changes_its_heading_in_any_order() -> None:
     arranger, view = order.ListOrder(), order.ListSettings(sort=order.SortOrder.NAME, group=GroupKey.FOLDER)
     before, after = fleet(working("a", workdir="/x")), fleet(asking("a", workdir="/x"))
     arranger.update(before, difference(Fleet(), before))
@@ -321,7 +323,9 @@ def test_any_grouping_shows_each_session_and_nothing_else(
 
 
 @given(before=MEMBERS, after=MEMBERS)
-def test_the_counts_of_saved_filters_match_after_any_change(before: list[Session], after: list[Session]) -> None:
+def test_the_counts_of_saved_filters_are_those_of_their_lists_after_any_change(
+    before: list[Session], after: list[Session]
+) -> None:
     saved = tuple(SavedFilter(text, text) for text in ("tag:x", "tag:none", "state:asking,idle", "a", ""))
     counts, first, last = order.FilterCounts(), fleet(*before), fleet(*after)
     counts.use(saved, first.sessions)

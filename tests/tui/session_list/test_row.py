@@ -44,7 +44,7 @@ def test_a_row_is_exactly_as_wide_as_the_list(width: int, shown: Session) -> Non
 
 
 @given(name=st.text(max_size=40), line=st.text(max_size=200), width=st.integers(40, 180))
-def test_no_text_makes_a_row_wider_or_acts_on_the_terminal(name: str, line: str, width: int) -> None:
+def test_no_text_makes_a_row_wider_or_has_control_characters(name: str, line: str, width: int) -> None:
     strip = drawn(
         working("x", line, id="x") if not name else msgspec.structs.replace(working("x", line), name=name), width
     )
@@ -70,7 +70,7 @@ def test_every_state_has_a_shape_of_its_own_in_either_alphabet() -> None:
     assert all(glyphs[1].isascii() for glyphs in (*GLYPHS.values(), *MARKS.values()))
 
 
-def test_where_the_terminal_is_not_utf8_a_row_is_ascii() -> None:
+def test_on_a_terminal_without_utf8_a_row_is_ascii() -> None:
     for shown in crew().sessions:
         assert drawn(shown, look=PLAIN, selected=True).text.isascii()
 
@@ -87,7 +87,7 @@ def test_tags_have_a_column_where_one_has_some_and_there_is_space() -> None:
     assert "api" not in shown(83, 41)
 
 
-def test_a_proposal_to_finish_is_marked_and_says_who_made_it_and_when() -> None:
+def test_a_proposal_to_finish_is_marked_with_the_agent_and_the_time() -> None:
     proposed = idle(
         "parser", finish_proposed="the parser is done", finish_proposed_by="lead", finish_proposed_at=NOW - 300
     )
@@ -115,12 +115,12 @@ def test_a_row_shows_task_wave_and_peers() -> None:
         (160, 28, "state name agent mode wave age activity source tokens cost"),
     ],
 )
-def test_with_little_room_what_a_session_does_comes_before_what_it_is(width: int, names: int, titles: str) -> None:
+def test_in_a_narrow_row_activity_has_priority_over_description(width: int, names: int, titles: str) -> None:
     assert titles == " ".join(column.title for column in columns(width, names))
 
 
 @pytest.mark.parametrize(("key", "cells"), [("wave", 7), ("tokens", 6), ("cost", 7)])
-def test_the_last_line_gets_the_room_of_a_column_that_nobody_has_anything_for(key: str, cells: int) -> None:
+def test_the_last_line_gets_the_space_of_an_empty_column(key: str, cells: int) -> None:
     every, some = columns(120, 14), columns(120, 14, without=frozenset({key}))
 
     assert {key} == {column.key for column in every} - {column.key for column in some}
@@ -129,7 +129,7 @@ def test_the_last_line_gets_the_room_of_a_column_that_nobody_has_anything_for(ke
     )
 
 
-def test_a_column_is_there_as_soon_as_one_session_has_something_for_it() -> None:
+def test_a_column_is_shown_as_soon_as_one_session_has_a_value() -> None:
     assert {"wave", "tokens", "cost"} == empty_columns([working("docs"), idle("api")])
     assert {"wave"} == empty_columns([working("docs"), spent(idle("api"), 48_200, 0.31)])
     assert not empty_columns(crew().sessions)
@@ -174,7 +174,7 @@ def test_a_session_of_an_unreachable_machine_is_faint_and_shows_since_when() -> 
         (40, "9 sessions  ◆ 3"),
     ],
 )
-def test_the_top_line_counts_machines_where_it_has_space(width: int, shown: str) -> None:
+def test_the_top_line_counts_machines_if_it_has_space(width: int, shown: str) -> None:
     sessions, bar = three_machines(), TopBar(LOOK)
     counted = TopBarContent(totals(sessions), len(sessions.sessions), len(MACHINES), 1)
     bar.set_reactive(TopBar.counted, counted)
@@ -184,7 +184,7 @@ def test_the_top_line_counts_machines_where_it_has_space(width: int, shown: str)
     assert "machine" not in bar.line(120).text
 
 
-def test_the_top_line_shows_the_fullest_limit_of_each_account_where_it_has_space() -> None:
+def test_the_top_line_shows_the_fullest_limit_of_each_account_if_it_has_space() -> None:
     sessions, bar = three_machines(), TopBar(LOOK)
     counted = TopBarContent(totals(sessions), 9, limits=(("claude 5h", 0.92), ("codex week", 0.3)))
     bar.set_reactive(TopBar.counted, counted)
@@ -238,11 +238,11 @@ def test_doubt_says_why_and_a_limit_says_how_long() -> None:
         (ended("x", None), "ended, exit code unknown"),
     ],
 )
-def test_an_ending_is_said_exactly(shown: Session, how: str) -> None:
+def test_an_end_is_shown_exactly(shown: Session, how: str) -> None:
     assert how == ending(shown)
 
 
-def test_a_crash_is_told_from_an_ending() -> None:
+def test_a_crash_is_distinguished_from_an_end() -> None:
     assert "crashed" == state_name(ended("x", 1))
     assert "ended" == state_name(ended("x", 0))
     assert "ended" == state_name(ended("x", 1, stopped=True))
@@ -269,14 +269,14 @@ def test_money_has_cents_until_it_is_much_and_wide_characters_count_double() -> 
     assert 120 == drawn(working("日本語のセッション名前はとても長い", "こんにちは" * 20), 120).cell_length
 
 
-def test_a_turn_that_failed_says_so_and_why() -> None:
+def test_a_failed_turn_is_shown_with_its_reason() -> None:
     failed = idle("x", "what it said before", turn_ended="error", turn_error="API Error: 400 bad\nrequest")
 
     assert "failed: API Error: 400 bad" in said(failed)
     assert "failed" not in said(working("x", "on it", turn_error=""))
 
 
-def test_a_row_is_drawn_anew_when_a_minute_passes() -> None:
+def test_a_row_is_rendered_again_when_a_minute_passes() -> None:
     shown = idle("x", ago=125)
 
     assert moments(shown, NOW) == moments(shown, NOW + 30)

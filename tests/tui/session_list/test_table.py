@@ -65,12 +65,12 @@ async def test_the_first_frame_has_the_sessions_before_the_list_has_its_size(
         assert "docs" in table.render_line(0).text
 
 
-async def test_the_session_that_asks_stands_first_and_is_selected() -> None:
+async def test_the_asking_session_is_first_and_selected() -> None:
     async with Kasmon(fleet(working("docs"), asking("fix-auth")), clock=StillClock()).run_test() as pilot:
         assert "fix-auth" == pilot.app.query_one(SessionTable).selected
 
 
-async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_more() -> None:
+async def test_the_names_get_the_width_of_the_longest_with_its_own_marks_and_no_more() -> None:
     child = idle("window", parent=SessionId("docs"))
     async with run_app(app := kasmon(fleet(working("rows-to-strips"), working("docs"), child))):
 
@@ -85,7 +85,7 @@ async def test_the_names_get_what_the_longest_needs_with_its_own_marks_and_no_mo
         assert len("rows-to-strips") + 2 == cells()
 
 
-async def test_until_somebody_chooses_the_cursor_stays_on_the_first_row() -> None:
+async def test_without_a_choice_the_cursor_stays_on_the_first_row() -> None:
     async with (app := Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())).run_test() as pilot:
         assert "readme" == app.main_view.table.selected
         clock_of(app).forward(2)
@@ -108,7 +108,7 @@ async def test_the_chosen_session_stays_selected_when_the_order_changes() -> Non
         assert "zoo" == app.main_view.table.selected
 
 
-async def test_the_order_holds_still_for_a_second_after_a_key() -> None:
+async def test_the_order_is_fixed_for_a_second_after_a_key() -> None:
     async with (app := Kasmon(fleet(working("docs"), idle("readme")), clock=StillClock())).run_test() as pilot:
         clock_of(app).forward(2)
         await pilot.press("j")
@@ -146,7 +146,7 @@ class Painted(SessionTable):
         return strip
 
 
-async def test_a_list_that_changed_while_hidden_has_all_its_columns_again(
+async def test_a_list_that_changed_while_it_was_hidden_has_all_its_columns_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
@@ -166,7 +166,9 @@ async def test_a_list_that_changed_while_hidden_has_all_its_columns_again(
         assert all("claude" in Painted.lines[y] and "sdk" in Painted.lines[y] for y in range(3))
 
 
-async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_row_is_rendered_again_when_a_longer_name_moves_the_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Painted)
     async with run_app(app := kasmon(fleet(working("docs"), idle("rows-to-strips"))), (160, 45)) as pilot:
         app.main_view.table.mark(
@@ -177,7 +179,7 @@ async def test_every_row_is_drawn_anew_when_a_longer_name_moves_the_columns(monk
         assert 1 == len({Painted.lines[y].index("claude") for y in range(2)})
 
 
-async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_changed_rows_are_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
     shown = crew()
     async with (app := Kasmon(shown, clock=StillClock())).run_test(size=(120, 60)) as pilot:
@@ -192,7 +194,7 @@ async def test_only_rows_that_changed_are_drawn_anew(monkeypatch: pytest.MonkeyP
         assert [place] == table.drawn
 
 
-async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_whose_shown_age_is_the_same_is_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
     app = Kasmon(fleet(idle("old", ago=7200), idle("new", ago=5)), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
@@ -207,7 +209,7 @@ async def test_a_row_whose_age_reads_the_same_is_left_alone(monkeypatch: pytest.
         assert "6s" in text_of(app)
 
 
-async def test_while_no_age_reads_otherwise_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_no_shown_age_changes_nothing_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither in the list nor above the preview: an idle dashboard writes nothing to its terminal."""
     drawn: list[Widget] = []
     app = Kasmon(fleet(idle("old", ago=7200), idle("older", ago=9000)), clock=StillClock())
@@ -233,7 +235,7 @@ class Displayed(Kasmon):
         super()._display(screen, renderable)
 
 
-async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None:
+async def test_rows_painted_at_once_look_as_in_the_next_frame() -> None:
     """Also beside the scrollbar, which lies over the rows' last cell."""
     shown = [working(f"s{number:04}", "first") for number in range(100)]
     async with run_app(app := Displayed(fleet(*shown), clock=StillClock())):
@@ -252,7 +254,7 @@ async def test_rows_that_are_painted_at_once_look_as_in_the_next_frame() -> None
             assert (120 if y == head else app.main_view.table.size.width - 1) == strip.cell_length
 
 
-async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
+async def test_five_thousand_sessions_are_listed_like_few() -> None:
     sessions = [working(f"s{number:04}") for number in range(4999)]
     app = Kasmon(fleet(*sessions, asking("fix-auth")), clock=StillClock())
     async with app.run_test(size=(120, 40)) as pilot:
@@ -264,7 +266,7 @@ async def test_five_thousand_sessions_are_a_list_like_any_other() -> None:
         assert len(app.main_view.table._strips) < 100
 
 
-async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
+async def test_w_moves_to_the_next_session_that_needs_the_user() -> None:
     app = Kasmon(fleet(asking("one"), working("two"), ended("three", 1), idle("four")), clock=StillClock())
     async with app.run_test() as pilot:
         visited = []
@@ -275,7 +277,7 @@ async def test_w_goes_to_the_next_session_that_needs_a_person() -> None:
         assert ["three", "one", "three"] == visited
 
 
-async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> None:
+async def test_w_reports_how_many_sessions_outside_of_the_list_need_the_user() -> None:
     app = Kasmon(fleet(asking("one"), working("two")), clock=StillClock())
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         app.main_view.apply_settings(ListSettings(filter="state:working"))
@@ -286,7 +288,7 @@ async def test_w_says_how_many_need_a_person_that_the_list_does_not_show() -> No
         assert "Nothing needs attention here; 1 filtered out" in " ".join(text_of(app).split())
 
 
-async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_person() -> None:
+async def test_inside_a_session_a_key_opens_the_next_one_that_needs_the_user() -> None:
     app = kasmon(fleet(working("docs"), session("far", SessionState.UNSURE), idle("zoo")))
     async with run_app(app) as pilot:
         app.main_view.table.select(SessionId("docs"))
@@ -301,7 +303,7 @@ async def test_from_inside_a_session_a_key_goes_into_the_next_one_that_needs_a_p
         assert "far" == app.main_view.preview.session.id
 
 
-async def test_a_click_selects_and_a_double_click_goes_in() -> None:
+async def test_a_click_selects_and_a_double_click_opens() -> None:
     async with run_app(app := kasmon(fleet(working("docs"), idle("readme"), idle("zoo")))) as pilot:
         await pilot.click(SessionTable, offset=(20, 1))
         assert "zoo" == app.main_view.table.selected
@@ -344,7 +346,7 @@ def started_by(starter: str, child: Session) -> Session:
     )
 
 
-async def test_what_agents_started_folds_below_the_session_and_who_needs_the_person_stays_in_sight() -> None:
+async def test_sessions_started_by_agents_fold_below_theirs_and_one_that_needs_the_user_stays_visible() -> None:
     lead = working("lead")
     second, fourth = started_by("lead", working("second")), started_by("lead", working("fourth"))
     third = started_by("second", idle("third"))
@@ -379,7 +381,7 @@ async def test_enter_on_a_heading_folds_it() -> None:
         assert ["c"] == [session.id for session in app.main_view.table.shown()]
 
 
-async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
+async def test_a_wave_shows_the_progress_of_each_of_its_sessions() -> None:
     one: dict[str, Any] = {"wave": 2, "peers": 4, "plan": "search"}
     sessions = (ended("a", 0, task=1, **one), working("b", task=2, **one), ended("c", 1, task=3, **one))
     async with (app := Kasmon(fleet(*sessions), clock=StillClock())).run_test(size=(120, 30)) as pilot:
@@ -389,7 +391,7 @@ async def test_a_wave_shows_how_far_each_of_its_sessions_is() -> None:
         assert "wave 2  search  ✓●✕◌  1/4 done" in text_of(app)
 
 
-async def test_s_goes_through_the_orders() -> None:
+async def test_s_cycles_through_the_orders() -> None:
     async with (app := Kasmon(fleet(working("a"), idle("b")), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         assert ["b", "a"] == [session.id for session in app.main_view.table.shown()]
         await pilot.press("S")
@@ -399,7 +401,7 @@ async def test_s_goes_through_the_orders() -> None:
         assert "name ▾" in text_of(app)
 
 
-async def test_the_filter_narrows_while_it_is_written_and_esc_shows_all() -> None:
+async def test_the_filter_applies_while_it_is_typed_and_esc_shows_all() -> None:
     async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"state:asking")
         assert 4 == len(app.main_view.table.shown())
@@ -453,7 +455,7 @@ async def test_the_filters_own_line_takes_no_row_from_the_list() -> None:
         assert 4 == len(app.main_view.table.items) == app.main_view.table.size.height
 
 
-async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
+async def test_the_count_of_filter_matches_is_updated() -> None:
     app = Kasmon(fleet(idle("readme"), working("docs")), clock=StillClock())
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("slash", *"docs", "enter")
@@ -465,7 +467,7 @@ async def test_what_the_filter_found_is_counted_as_it_changes() -> None:
         assert "No session matches 'docs'." in text_of(app)
 
 
-async def test_an_empty_list_says_how_to_begin() -> None:
+async def test_an_empty_list_shows_how_to_start() -> None:
     app = Kasmon(fleet(), settings=DashboardSettings(keys={"new": "N"}), clock=StillClock())
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
@@ -485,7 +487,7 @@ async def test_a_click_on_a_title_sorts_by_it() -> None:
         assert SortOrder.NAME is app.main_view.table.view.sort
 
 
-async def test_a_click_on_a_state_shows_only_those_and_another_all_again() -> None:
+async def test_a_click_on_a_state_filters_by_it_and_another_click_shows_all() -> None:
     app = Kasmon(fleet(working("a"), idle("b"), working("c")), clock=StillClock())
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.pause()
@@ -512,7 +514,7 @@ async def test_a_pinned_session_stays_in_the_preview() -> None:
         assert "b" == app.main_view.preview.session.id
 
 
-async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
+async def test_space_hides_the_preview_and_the_list_takes_its_space() -> None:
     async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(80, 24)) as pilot:
         before = app.main_view.table.size.height
         await pilot.press("space")
@@ -523,7 +525,7 @@ async def test_space_hides_the_preview_and_the_list_takes_its_room() -> None:
         assert 20 == app.main_view.table.size.height + 1 or app.main_view.table.size.height > 18
 
 
-async def test_a_forgotten_session_leaves_and_the_cursor_stays_near() -> None:
+async def test_a_removed_session_leaves_and_the_cursor_stays_near() -> None:
     async with (app := Kasmon(fleet(idle("a"), idle("b"), idle("c")), clock=StillClock())).run_test() as pilot:
         await pilot.press("j")
         clock_of(app).forward(2)
@@ -545,7 +547,7 @@ async def test_the_totals_count_every_state() -> None:
         assert "$8.36" in top
 
 
-async def test_a_size_that_a_window_had_for_a_moment_is_nobodys() -> None:
+async def test_a_momentary_size_of_a_window_is_not_applied() -> None:
     """Textual gathers sizes: of one that came and went between two it tells the app, and no widget."""
     async with Kasmon(crew(), clock=StillClock()).run_test(size=(150, 40)) as pilot:
         app = pilot.app
@@ -558,7 +560,7 @@ async def test_a_size_that_a_window_had_for_a_moment_is_nobodys() -> None:
         assert "◆ asking" in text_of(app)
 
 
-async def test_too_small_a_window_gets_a_sentence() -> None:
+async def test_a_window_that_is_too_small_shows_a_sentence() -> None:
     async with Kasmon(crew(), clock=StillClock()).run_test(size=(39, 9)) as pilot:
         await pilot.pause()
 
@@ -575,7 +577,7 @@ async def test_a_window_that_grows_again_shows_the_list() -> None:
 
 
 @pytest.mark.parametrize("size", [(40, 10), (80, 24), (120, 40), (160, 50), (300, 100)])
-async def test_every_size_shows_the_session_that_needs_a_person(size: tuple[int, int]) -> None:
+async def test_every_size_shows_the_session_that_needs_the_user(size: tuple[int, int]) -> None:
     async with Kasmon(crew(), clock=StillClock()).run_test(size=size) as pilot:
         await pilot.pause()
 
@@ -583,14 +585,14 @@ async def test_every_size_shows_the_session_that_needs_a_person(size: tuple[int,
         assert size[1] == len(text_of(pilot.app).splitlines())
 
 
-def test_the_sessions_are_known_by_their_ids() -> None:
+def test_the_sessions_are_identified_by_their_ids() -> None:
     assert Kasmon(crew(), clock=StillClock()).main_view.table.session(SessionId("nobody")) is None
 
 
 # The first start
 
 
-async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() -> None:
+async def test_an_empty_list_shows_the_found_agents_and_one_key_starts_one() -> None:
     offered = (
         ProfileOffer(name="codex", modes=(Mode.TMUX,)),
         ProfileOffer(name="shell", modes=(Mode.TMUX,)),
@@ -613,14 +615,14 @@ async def test_an_empty_list_says_what_was_found_here_and_one_key_starts_it() ->
         assert "New session" in text_of(pilot.app)
 
 
-async def test_without_any_agent_it_says_that_any_program_can_run() -> None:
+async def test_without_any_agent_it_reports_that_any_program_can_run() -> None:
     gateway = FakeGateway(fleet())
     gateway.offered = (ProfileOffer(name="shell", modes=(Mode.TMUX,)),)
     async with run_app(Kasmon(gateway=gateway, clock=StillClock()), (80, 24)) as pilot:
         assert "No coding agent is installed; any program can run here." in text_of(pilot.app)
 
 
-async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() -> None:
+async def test_without_any_agent_it_shows_the_searched_names_and_a_next_step() -> None:
     gateway = FakeGateway(fleet())
     gateway.offered = (
         ProfileOffer(name="claude", modes=()),
@@ -635,13 +637,13 @@ async def test_without_any_agent_it_says_what_was_looked_for_and_what_to_do() ->
         assert "kasmon new fix-auth --agent shell" in shown
 
 
-async def test_a_name_of_wide_letters_is_not_cut_while_there_is_room() -> None:
+async def test_a_name_of_wide_letters_is_not_cut_while_there_is_space() -> None:
     name = "日本語のセッション"
     async with run_app(kasmon(fleet(idle(name))), (80, 24)) as pilot:
         assert 2 == text_of(pilot.app).count(name)  # in the list, and above the preview
 
 
-async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_is_opened() -> None:
+async def test_an_unviewed_finished_session_has_a_mark_and_a_count_until_it_is_opened() -> None:
     shown = fleet(working("docs"), idle("web", finished_at=NOW - 5), idle("seen", finished_at=NOW - 9, viewed_at=NOW))
     async with kasmon(shown).run_test(size=(120, 40)) as pilot:
         app, gateway = cast(Kasmon, pilot.app), gateway_of(pilot.app)
@@ -660,7 +662,7 @@ async def test_what_finished_unseen_has_a_mark_of_its_own_and_a_count_until_it_i
         assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls
 
 
-async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
+async def test_a_key_marks_finished_sessions_as_viewed_without_opening_them() -> None:
     async with run_app(kasmon(fleet(idle("web", finished_at=NOW - 5)))) as pilot:
         await pilot.press("L", "L")
         await pilot.pause()
@@ -672,7 +674,7 @@ async def test_a_key_marks_what_finished_as_viewed_without_opening_it() -> None:
 
 
 @pytest.mark.parametrize("key", ["v", "o"])
-async def test_what_reads_or_attaches_a_terminal_marks_what_finished_as_viewed(key: str) -> None:
+async def test_reading_or_attaching_a_terminal_marks_its_finished_session_as_viewed(key: str) -> None:
     shown = fleet(idle("web", mode=Mode.TMUX, finished_at=NOW - 5))
     async with run_app(kasmon(shown)) as pilot:
         await pilot.press(key)
@@ -695,7 +697,7 @@ async def test_a_mark_that_could_not_be_saved_can_be_repeated() -> None:
         assert [called(Operations.mark_viewed, SessionId("web"))] * 2 == gateway.calls
 
 
-async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
+async def test_a_turn_that_ends_while_the_session_is_open_is_viewed() -> None:
     async with kasmon(fleet(working("web"))).run_test(size=(120, 40)) as pilot:
         app, gateway = cast(Kasmon, pilot.app), gateway_of(pilot.app)
         await settled(pilot)
@@ -709,7 +711,7 @@ async def test_a_turn_that_ends_while_a_person_is_inside_is_viewed() -> None:
         assert [called(Operations.mark_viewed, SessionId("web"))] == gateway.calls
 
 
-async def test_g_groups_by_what_sessions_differ_in_and_the_choice_is_kept() -> None:
+async def test_g_groups_by_varying_values_and_the_choice_is_saved() -> None:
     app = kasmon(fleet(idle("a", tags=("api", "x")), asking("b", workdir="/other"), working("c", tags=("x",))))
     async with run_app(app) as pilot:
         seen: list[GroupKey] = []
@@ -731,7 +733,7 @@ async def test_g_groups_by_what_sessions_differ_in_and_the_choice_is_kept() -> N
         assert [] == cast(FakeGateway, again.gateway).passed(Operations.save_layout, "layout")
 
 
-async def test_where_sessions_do_not_differ_g_says_so() -> None:
+async def test_if_sessions_do_not_vary_g_reports_that() -> None:
     async with run_app(kasmon(fleet(idle("a"), working("b"))), notifications=True) as pilot:
         await pilot.press("g")
         await settled(pilot)
@@ -759,7 +761,7 @@ async def test_the_cursor_stays_on_the_row_of_its_tag_and_a_prompt_reaches_each_
         assert ["a", "b"] == sorted(each.id for each in table.shown())
 
 
-async def test_with_groups_an_update_of_200_sessions_draws_one_row_unsorted(
+async def test_with_groups_an_update_of_200_sessions_sorts_nothing_and_renders_its_row_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kasmon.tui.main_view.SessionTable", Watched)
@@ -781,7 +783,7 @@ def titles(app: Kasmon) -> str:
     return " ".join(column.title for column in app.main_view.table.columns)
 
 
-async def test_columns_are_hidden_moved_and_kept() -> None:
+async def test_columns_are_hidden_moved_and_saved() -> None:
     async with run_app(app := kasmon(fleet(idle("a"), working("b")))) as pilot:
         usual = titles(app)
         assert "state name agent mode age activity" == usual
@@ -830,7 +832,7 @@ async def saved_as(pilot: Pilot[None], name: str) -> None:
     await settled(pilot)
 
 
-async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
+async def test_a_filter_is_saved_as_a_tab_with_its_count() -> None:
     sessions = [idle("a", tags=("api",)), asking("b", tags=("api",)), working("c")]
     async with run_app(app := kasmon(fleet(*sessions))) as pilot:
         table = app.main_view.table
@@ -871,7 +873,7 @@ async def test_a_filter_is_saved_as_a_tab_with_its_count_and_kept() -> None:
         assert (SavedFilter("mine", "state:idle"),) == again.main_view.table.view.filters
 
 
-async def test_without_a_filter_the_keys_of_tabs_say_what_to_do() -> None:
+async def test_without_a_filter_the_keys_of_tabs_show_what_to_do() -> None:
     async with run_app(kasmon(fleet(idle("a"))), notifications=True) as pilot:
         for key, said in (
             ("]", "No filter is saved. / filters the list, then"),
@@ -882,7 +884,7 @@ async def test_without_a_filter_the_keys_of_tabs_say_what_to_do() -> None:
             assert said in text_of(pilot.app)
 
 
-async def test_the_tab_in_force_is_visible_in_a_narrow_list() -> None:
+async def test_the_active_tab_is_visible_in_a_narrow_list() -> None:
     filters = tuple(SavedFilter(f"filter number {number}", f"x{number}") for number in range(9))
     app = kasmon(fleet(idle("a")), settings=DashboardSettings(layout=ListLayout(filters=filters)))
     async with run_app(app, (60, 20)) as pilot:

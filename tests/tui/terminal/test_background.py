@@ -65,7 +65,7 @@ def test_a_reply_without_an_end_is_dropped(piece: bytes) -> None:
 
 
 @pytest.mark.parametrize("other", [b"\x1b]11;?\x07", b"\x1b]10;rgb:ffff/ffff/ffff\x07", b"\x1b]11;rgb:ffff/ffff\x07"])
-def test_anything_else_passes(other: bytes) -> None:
+def test_other_input_passes(other: bytes) -> None:
     background = BackgroundReply()
 
     assert other + b"." == background.feed(other + b".")

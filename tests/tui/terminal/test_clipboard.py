@@ -41,7 +41,7 @@ def asked() -> ClipboardReply:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 4096, 1 << 20])
 @pytest.mark.parametrize("end", [b"\x1b\\", b"\x07"])
-def test_a_picture_comes_whole_and_the_keys_around_it_stay(size: int, end: bytes) -> None:
+def test_a_picture_is_read_whole_and_the_keys_around_it_pass(size: int, end: bytes) -> None:
     picture, found = png(40, 20) + bytes(range(256)) * 40, asked()
     sent = b"a" + reply(picture, end=end) + b"b\x1b[A"
     kept = b"".join(found.feed(sent[at : at + size]) for at in range(0, len(sent), size))
@@ -49,7 +49,7 @@ def test_a_picture_comes_whole_and_the_keys_around_it_stay(size: int, end: bytes
     assert (b"ab\x1b[A", True, picture, "") == (kept + found.settle(), found.is_over, found.picture, found.problem)
 
 
-def test_of_several_kinds_the_first_that_agents_accept_is_taken() -> None:
+def test_the_first_of_several_kinds_that_agents_accept_is_used() -> None:
     found = asked()
     found.feed(packet(b"DATA", GIF, b"GIF89a") + packet(b"DATA", PNG, b"png") + packet(b"DATA", b"text/plain", b"x"))
     found.feed(packet(b"DONE"))
@@ -69,14 +69,14 @@ def test_of_several_kinds_the_first_that_agents_accept_is_taken() -> None:
     ],
     ids=["none", "refused", "other", "long", "too-long", "broken"],
 )
-def test_a_reply_without_a_picture_says_why(sent: bytes, why: str) -> None:
+def test_a_reply_without_a_picture_gives_the_reason(sent: bytes, why: str) -> None:
     found = asked()
 
     assert (b"", b"", why, True) == (found.feed(sent), found.picture, found.problem, found.is_over)
 
 
 @pytest.mark.parametrize("is_piece", [True, False], ids=["one-piece", "many"])
-def test_no_more_than_a_picture_may_have_is_kept(is_piece: bool) -> None:
+def test_no_more_than_the_size_limit_of_a_picture_is_kept(is_piece: bool) -> None:
     found, size = asked(), LONGEST_PACKET // 2
     found.feed(packet(b"DATA", PNG, bytes(LONGEST_PACKET)) if is_piece else b"")
     for _ in range(0 if is_piece else 50):
@@ -87,7 +87,7 @@ def test_no_more_than_a_picture_may_have_is_kept(is_piece: bool) -> None:
     assert (b"", BROKEN if is_piece else TOO_LONG) == (found.picture, found.problem)
 
 
-def test_a_reply_about_something_else_and_one_that_comes_after_the_end_change_nothing() -> None:
+def test_another_reply_or_a_late_one_changes_nothing() -> None:
     found = asked()
     found.feed(packet(b"DONE").replace(b"type=read", b"type=write"))
     assert not found.is_over
@@ -96,7 +96,7 @@ def test_a_reply_about_something_else_and_one_that_comes_after_the_end_change_no
     assert (b"png", "") == (found.picture, found.problem)
 
 
-def test_nothing_changes_before_a_picture_was_asked_for() -> None:
+def test_without_a_query_nothing_changes() -> None:
     found = ClipboardReply()
 
     assert (b"\x1b", None) == (found.feed(b"\x1b"), found.hold_s)
@@ -133,7 +133,7 @@ def test_the_rest_of_a_reply_that_stalled_is_no_key() -> None:
     assert (b"", BROKEN) == (found.picture, found.problem)
 
 
-def test_keys_that_are_not_of_a_reply_pass_and_keep_nothing_waiting() -> None:
+def test_other_keys_pass_without_delay() -> None:
     clock, found, rest = stalled()
     clock.now += STALL_S / 2
     keys = (b"\x1b[A", b"\x03", b"\x1b[1;5", b"C", b" ", b"\x1bOP", "é".encode())
@@ -153,7 +153,7 @@ def test_a_reply_without_an_end_takes_letters_for_a_limited_time() -> None:
     assert b"ls" == found.feed(b"ls")
 
 
-def test_the_wait_for_a_key_gives_no_piece_up() -> None:
+def test_waiting_for_a_key_loses_no_piece() -> None:
     _, found, rest = stalled()
     assert (b"", INNER_HOLD_S, b"\x1b") == (found.feed(b"\x1b"), found.hold_s, found.settle())
     assert b"\x1b[\x1bx" == found.feed(b"\x1b[\x1bx")
@@ -162,7 +162,7 @@ def test_the_wait_for_a_key_gives_no_piece_up() -> None:
     assert b"x" * 60 == found.picture
 
 
-def test_a_second_question_gets_its_own_answer() -> None:
+def test_a_second_query_gets_its_own_answer() -> None:
     found = asked()
     found.feed(reply(b"one"))
     found.expect()
@@ -172,7 +172,7 @@ def test_a_second_question_gets_its_own_answer() -> None:
     assert b"two" == found.picture
 
 
-def test_each_question_has_an_id_of_its_own() -> None:
+def test_each_query_has_a_unique_id() -> None:
     found = ClipboardReply()
 
     assert [b"1", b"2"] == [
@@ -191,7 +191,7 @@ def test_a_reply_that_stalled_does_not_break_the_next_one(asked: bytes, passed_s
     assert (True, b"two", "") == (found.is_over, found.picture, found.problem)
 
 
-def test_the_late_rest_of_an_earlier_reply_is_no_part_of_the_next_one() -> None:
+def test_the_late_rest_of_an_earlier_reply_is_not_part_of_the_next_one() -> None:
     found = asked()
     found.feed(packet(b"DATA", PNG, b"one", asked=b"1"))
     found.expect()
@@ -203,7 +203,7 @@ def test_the_late_rest_of_an_earlier_reply_is_no_part_of_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("kept", range(len(b"\x1b]5522;"), 81))
-def test_a_reply_of_which_a_piece_has_no_end_has_no_picture(kept: int) -> None:
+def test_a_reply_with_an_unfinished_piece_has_no_picture(kept: int) -> None:
     """Also if it breaks off within its id."""
     found = ClipboardReply()
     for _ in range(12):

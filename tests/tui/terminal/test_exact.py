@@ -154,7 +154,7 @@ def test_every_style_and_every_width_is_shown_as_it_is() -> None:
         it.is_exact()
 
 
-def test_vim_is_exact_while_one_works_in_it_and_through_a_resize(text: Path) -> None:
+def test_vim_is_exact_while_it_is_used_and_through_a_resize(text: Path) -> None:
     looks = "set number cursorline hlsearch termguicolors mouse=a"
     vim = (
         installed("vim"),
@@ -190,7 +190,7 @@ def test_vim_is_exact_while_one_works_in_it_and_through_a_resize(text: Path) -> 
         it.is_exact()
 
 
-def test_less_is_exact_and_gives_the_screen_back(text: Path) -> None:
+def test_less_is_exact_and_restores_the_screen(text: Path) -> None:
     with inside("/bin/sh", "-c", f"echo before; {installed('less')} -N {text}; echo behind; exec cat") as it:
         it.outer.shows("x5 = 5")
         it.is_exact()
@@ -216,7 +216,7 @@ def test_a_tmux_in_the_pane_is_exact(text: Path) -> None:
             Tmux.__call__(inner, "-S", str(socket), "kill-server")
 
 
-def test_htop_is_exact_once_it_stands_still() -> None:
+def test_htop_is_exact_once_it_is_still() -> None:
     with inside(installed("htop"), "--delay=600") as it:
         it.outer.shows("F10", "PID")
         it.is_exact()

@@ -65,7 +65,7 @@ def moved(report: str) -> bytes:
     return re.sub(r"<(\d+);(\d+);(\d+)", place, report).encode()
 
 
-def test_there_are_eighty_and_each_arrives_as_it_should() -> None:
+def test_in_a_tmux_all_input_arrives_that_tmux_passes_on() -> None:
     assert 80 <= len(ALL) + len(MOUSE)
     with recorded() as it:
         wrong = {name: got for name, (sent, wanted) in ALL.items() if (got := it.of(sent.encode())) != wanted.encode()}

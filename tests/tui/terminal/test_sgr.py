@@ -103,7 +103,7 @@ DROPPED = {
 
 
 @pytest.mark.parametrize(("row", "text"), DROPPED.values(), ids=DROPPED.keys())
-def test_what_is_neither_text_nor_colour_is_dropped(row: str, text: str) -> None:
+def test_other_sequences_are_dropped(row: str, text: str) -> None:
     assert text == strip_of(row).text
 
 
@@ -118,14 +118,14 @@ def test_what_would_turn_the_reading_direction_is_shown_and_widths_are_counted_i
 
 
 @given(st.text(alphabet=st.sampled_from("\x1b[]PX_^0123456789;:?mHJ\x07\\\x0e\x0flqx\u202e\x9bé漢 \t"), max_size=60))
-def test_no_row_ever_acts(row: str) -> None:
+def test_no_control_character_is_in_a_row(row: str) -> None:
     strip = strip_of(row)
 
     assert not FORBIDDEN.search(strip.text)
     assert cell_len(strip.text) == strip.cell_length
 
 
-def test_a_thousand_colours_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_colours_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sgr, "STEPS", 100)
     for number in range(1000):
         assert f"#{number % 256:02x}0000" in str(strip_of(f"\x1b[1m\x1b[38;2;{number % 256};0;0mx")._segments[0].style)

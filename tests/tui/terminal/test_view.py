@@ -80,7 +80,7 @@ async def focused(columns: int = 60) -> AsyncIterator[tuple[Dashboard, Pilot[Non
         yield app, pilot
 
 
-async def test_a_preview_watches_and_takes_no_key() -> None:
+async def test_a_preview_watches_and_accepts_no_key() -> None:
     async with dashboard() as (app, pilot):
         await pilot.press("a")
 
@@ -90,7 +90,7 @@ async def test_a_preview_watches_and_takes_no_key() -> None:
     assert [Unwatch(session=SESSION)] == app.link.of(Unwatch)
 
 
-async def test_in_focus_the_window_takes_the_terminals_size_once() -> None:
+async def test_on_focus_the_window_gets_the_terminals_size_once() -> None:
     async with focused() as (app, _):
         width, height = app.view.terminal.size
 
@@ -99,7 +99,7 @@ async def test_in_focus_the_window_takes_the_terminals_size_once() -> None:
         assert app.view.bar.display
 
 
-async def test_the_way_back_restores_the_preview() -> None:
+async def test_leaving_restores_the_preview() -> None:
     async with focused() as (app, pilot):
         await pilot.press("a", "ctrl+right_square_bracket", "b")
         await pilot.pause()
@@ -118,7 +118,7 @@ async def test_leaving_twice_is_leaving_once() -> None:
         assert (1, ["left"]) == (len(app.link.of(Blur)), app.happened)
 
 
-async def test_a_session_that_goes_away_in_focus_gives_the_keyboard_back() -> None:
+async def test_a_session_removed_in_focus_returns_the_focus() -> None:
     async with focused() as (app, pilot):
         await app.view.remove()
         await pilot.pause()
@@ -126,7 +126,7 @@ async def test_a_session_that_goes_away_in_focus_gives_the_keyboard_back() -> No
         assert [Blur, Watch, Unwatch] == [type(wish) for wish in app.link.wishes[-3:]]
 
 
-async def test_whoever_takes_textuals_focus_ends_ours() -> None:
+async def test_a_widget_that_takes_textuals_focus_ends_the_terminals() -> None:
     """A click on the list, say."""
     async with focused() as (app, _):
         app.query_one(Button).focus()
@@ -135,7 +135,7 @@ async def test_whoever_takes_textuals_focus_ends_ours() -> None:
         assert (["left"], False) == (app.happened, app.view.is_live)
 
 
-async def test_a_dialog_above_gets_the_keys_while_it_is_there() -> None:
+async def test_a_dialog_above_gets_the_keys_while_it_is_open() -> None:
     async with focused() as (app, pilot):
         app.push_screen(Dialog())
         await pilot.pause()
@@ -159,13 +159,13 @@ async def test_another_window_of_the_desktop_does_not_end_the_focus() -> None:
         assert app.view.is_live
 
 
-async def test_a_resize_is_told() -> None:
+async def test_a_resize_is_sent() -> None:
     async with focused() as (app, pilot):
         await pilot.resize_terminal(50, 18)
         await auntil(lambda: Focus(session=SESSION, columns=50, rows=14) in app.link.of(Focus))
 
 
-async def test_no_room_at_all_is_no_size() -> None:
+async def test_an_empty_size_is_ignored() -> None:
     """A window that is hidden must not shrink the session's."""
     async with focused() as (app, pilot):
         app.view.terminal.styles.height = 0
@@ -178,7 +178,7 @@ async def test_no_room_at_all_is_no_size() -> None:
         assert 2 == len(app.link.of(Focus))
 
 
-async def test_a_storm_of_resizes_is_told_ten_times_a_second() -> None:
+async def test_rapid_resizes_are_sent_ten_times_a_second() -> None:
     async with focused() as (app, pilot):
         began = time.monotonic()
         for step in range(40):
@@ -189,7 +189,7 @@ async def test_a_storm_of_resizes_is_told_ten_times_a_second() -> None:
         assert len(app.link.of(Focus)) <= (time.monotonic() - began) / RESIZE_S + 2
 
 
-async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
+async def test_the_bar_names_the_session_and_how_to_leave() -> None:
     async with focused(columns=120) as (app, pilot):
         app.view.bar.label = "docs · working [b]"
         app.view.bar.waiting = 2
@@ -206,7 +206,7 @@ async def test_the_bar_says_whose_it_is_and_how_to_leave() -> None:
         assert "1 pending request" in str(app.view.bar.render())
 
 
-async def test_what_was_printed_is_read_from_where_one_is_and_the_program_hears_nothing_of_it() -> None:
+async def test_the_scrollback_opens_at_the_current_row_and_the_program_gets_no_key() -> None:
     async with focused() as (app, pilot):
         app.view.terminal.show(pushed("x", columns=60, height=16, scrolled=7, history=90))
         await pilot.press("shift+home")
@@ -220,7 +220,7 @@ async def test_what_was_printed_is_read_from_where_one_is_and_the_program_hears_
         assert (["read 7"], [SendKeys(session=SESSION, data=b"\x1b[1;2H")]) == (app.happened, app.link.of(SendKeys))
 
 
-async def test_a_lost_host_is_said_and_leaving_works() -> None:
+async def test_a_lost_host_is_reported_and_leaving_works() -> None:
     async with focused() as (app, pilot):
         app.view.show_loss("host process died")
         await pilot.pause()
@@ -233,7 +233,7 @@ async def test_a_lost_host_is_said_and_leaving_works() -> None:
         assert "gone" not in str(app.view.bar.render())
 
 
-async def test_a_click_on_the_count_opens_what_waits() -> None:
+async def test_a_click_on_the_count_opens_the_request() -> None:
     async with focused() as (app, pilot):
         await pilot.click(app.view.bar)
         assert [] == app.happened
@@ -243,7 +243,7 @@ async def test_a_click_on_the_count_opens_what_waits() -> None:
         assert ["waiting clicked"] == app.happened
 
 
-async def test_what_the_line_below_says_of_keys_can_be_clicked() -> None:
+async def test_the_keys_on_the_line_below_can_be_clicked() -> None:
     async with focused() as (app, pilot):
         said = str(app.view.bar.render())
         await pilot.click(app.view.bar, offset=(said.index("scrollback"), 0))
@@ -270,7 +270,7 @@ async def test_the_wheel_and_the_keyboard_share_one_place_in_the_history() -> No
     assert [Scroll, SendKeys, Scroll, Scroll, Paste] == [type(wish) for wish in link.wishes[3:]]
 
 
-async def test_long_keys_go_in_pieces_that_tmux_takes() -> None:
+async def test_long_input_is_sent_in_pieces_that_tmux_accepts() -> None:
     link = Told()
     InputSender(link, SESSION, lambda: None).send_keys(bytes(600))
 
@@ -279,7 +279,7 @@ async def test_long_keys_go_in_pieces_that_tmux_takes() -> None:
     ]
 
 
-async def test_the_modes_of_the_program_do_not_disturb_a_preview() -> None:
+async def test_modes_of_the_program_do_not_affect_a_preview() -> None:
     async with dashboard() as (app, pilot):
         app.view.terminal.show(pushed("x", columns=60, height=16, modes=TerminalModes(mouse="all", alternate=True)))
         await pilot.click(app.view.terminal)

@@ -79,7 +79,7 @@ def test_keys_behind_the_one_that_enters_are_the_terminals() -> None:
         is_left_clean(dashboard)
 
 
-def test_a_program_that_dies_in_focus_is_said_to_be_dead() -> None:
+def test_a_program_that_dies_in_focus_is_reported_as_dead() -> None:
     with inside("/bin/sh", "-c", "echo begun; read x; exit 7") as (_, dashboard):
         dashboard.send(b"\r")
         dashboard.shows("program ended; keys are ignored", "Pane is dead (status 7")
@@ -100,7 +100,7 @@ def test_a_program_that_dies_during_a_paste_gets_none_of_it_twice(tmp_path: Path
         is_left_clean(dashboard)
 
 
-def test_a_tmux_that_is_killed_in_focus_is_said_and_the_keyboard_comes_back() -> None:
+def test_a_tmux_server_killed_in_focus_is_reported_and_the_focus_returns() -> None:
     with inside("/bin/sh", "-c", "echo begun; exec cat") as (home, dashboard):
         tmux = TmuxServer(home.paths.tmux_socket).process()
         assert tmux is not None
@@ -112,7 +112,7 @@ def test_a_tmux_that_is_killed_in_focus_is_said_and_the_keyboard_comes_back() ->
 
 
 @pytest.mark.parametrize("columns", [60, 200])
-def test_a_flood_of_everything_hostile_leaves_the_keyboard_and_the_terminal_alone(columns: int, tmp_path: Path) -> None:
+def test_a_hostile_flood_does_not_affect_the_focus_or_the_terminal(columns: int, tmp_path: Path) -> None:
     with inside(sys.executable, "-c", FLOOD, str(tmp_path / "ran"), columns=columns) as (_, dashboard):
         begun = len(dashboard.seen)
         dashboard.send(b"\r")
@@ -124,14 +124,14 @@ def test_a_flood_of_everything_hostile_leaves_the_keyboard_and_the_terminal_alon
         assert b"\x1b[999;999H" not in dashboard.seen[begun:]
 
 
-def test_a_thousand_columns_are_shown_as_far_as_there_is_room() -> None:
+def test_a_thousand_columns_are_shown_as_far_as_they_fit() -> None:
     wide = "print('begun ' + '\u2500' * 1000 + 'end', flush=True); import time; input()"
     with inside(sys.executable, "-c", wide, columns=60) as (_, dashboard):
         dashboard.shows("end")
         is_left_clean(dashboard)
 
 
-def test_a_screen_that_is_cleared_again_and_again_is_shown_as_it_is() -> None:
+def test_a_screen_that_is_cleared_repeatedly_is_shown_correctly() -> None:
     script = "printf begun; read x; for i in $(seq 200); do printf '\\033[2J\\033[Hround %s' $i; done; exec cat"
     with inside("/bin/sh", "-c", script) as (_, dashboard):
         dashboard.send(b"\r")
@@ -140,7 +140,7 @@ def test_a_screen_that_is_cleared_again_and_again_is_shown_as_it_is() -> None:
         is_left_clean(dashboard)
 
 
-def test_what_is_copied_out_of_a_real_terminal_is_whole() -> None:
+def test_text_copied_from_a_real_terminal_is_whole() -> None:
     """From its first line, through wraps, to the clipboard of the person's terminal."""
     text = "begun " + "word " * 40 + "end ⚠️ 漢字"
     script = f"printf '%s\\n' '{text}   '; seq 300; exec cat"
@@ -155,7 +155,7 @@ def test_what_is_copied_out_of_a_real_terminal_is_whole() -> None:
         dashboard.until(b"\x1b]52;c;" + base64.b64encode(text.encode()))
 
 
-def test_a_clipboard_text_of_an_agent_stays_out_unless_the_config_lets_it_in() -> None:
+def test_a_clipboard_text_of_an_agent_is_dropped_unless_the_config_allows_it() -> None:
     put = "printf '\\033]52;c;aGVsbG8=\\007told'"
     script = f"echo begun; read x; {put}; read x; {put}-again; exec cat"
     with inside("/bin/sh", "-c", script) as (home, dashboard):

@@ -125,7 +125,7 @@ async def test_only_rows_that_changed_are_parsed_and_none_that_scrolled(monkeypa
         assert ["four"] == parsed
 
 
-async def test_a_full_push_of_another_size_forgets_what_was_known() -> None:
+async def test_a_full_push_of_another_size_drops_the_earlier_rows() -> None:
     async with room() as app:
         app.terminal.show(pushed("one", "two", "three", "four", "five", "six"))
         app.terminal.show(pushed("1", height=3))
@@ -135,7 +135,7 @@ async def test_a_full_push_of_another_size_forgets_what_was_known() -> None:
         assert ["", "", "3", "", "", ""] == seen(app.terminal)
 
 
-async def test_a_push_for_rows_that_are_not_there_is_ignored() -> None:
+async def test_a_push_for_rows_out_of_range_is_ignored() -> None:
     async with room() as app:
         first = pushed("one", "two")
         app.terminal.show(first)
@@ -195,7 +195,7 @@ async def test_a_wide_character_under_the_cursor_stays_whole(x: int) -> None:
         assert "漢字x" == seen(app.terminal)[0]
 
 
-async def test_who_looks_back_is_told_how_far() -> None:
+async def test_a_scrolled_view_shows_how_far() -> None:
     async with room(width=30) as app:
         app.terminal.show(pushed("text", columns=30, scrolled=12, history=400, cursor=TerminalCursor(0, 0, True)))
         app.terminal.live = True
@@ -241,7 +241,7 @@ async def test_a_preview_is_painted_at_once_too() -> None:
         assert frames + 1 == app.frames
 
 
-async def test_what_is_painted_at_once_is_what_the_next_frame_would_paint() -> None:
+async def test_a_row_painted_at_once_equals_that_of_the_next_frame() -> None:
     async with room() as app:
         first = pushed("one", "two", "", "", "", "", cursor=TerminalCursor(1, 1, True))
         app.terminal.show(first)
@@ -257,7 +257,7 @@ async def test_what_is_painted_at_once_is_what_the_next_frame_would_paint() -> N
         assert painted[0].render_segments(app.console).startswith("\x1b[2;1H")
 
 
-async def test_what_lies_over_a_terminal_is_not_painted_over() -> None:
+async def test_a_widget_over_a_terminal_is_not_painted_over() -> None:
     """A toast, say."""
     async with room() as app:
         first = pushed("one", "two", "", "", "", "")
@@ -277,7 +277,7 @@ async def test_what_lies_over_a_terminal_is_not_painted_over() -> None:
         assert app.frames > frames
 
 
-async def test_a_textual_without_the_short_way_still_paints(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_textual_without_the_fast_path_still_paints(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Region, ...]] = []
     async with room() as app:
         with monkeypatch.context() as patch:

@@ -26,7 +26,7 @@ def test_every_shape_of_ours_has_one_as_wide_and_letters_of_any_script_stay_what
 
 
 @pytest.mark.parametrize(("encoding", "utf8"), [("UTF-8", True), ("ANSI_X3.4-1968", False), ("ISO-8859-1", False)])
-def test_what_the_locale_says_counts_also_where_python_itself_writes_utf_8(
+def test_the_locale_decides_also_if_python_itself_writes_utf_8(
     monkeypatch: pytest.MonkeyPatch, encoding: str, utf8: bool
 ) -> None:
     """Under LC_ALL=C Python is in its UTF-8 mode, whatever the terminal shows."""
@@ -36,7 +36,7 @@ def test_what_the_locale_says_counts_also_where_python_itself_writes_utf_8(
 
 
 @pytest.mark.parametrize("pressed", [("m",), ("question_mark",), ("ctrl+p",), ("enter",), ("ctrl+f",), ("I",)])
-async def test_no_screen_draws_another(pressed: tuple[str, ...]) -> None:
+async def test_no_screen_draws_other_shapes(pressed: tuple[str, ...]) -> None:
     app = kasmon(fleet(asking("fix-auth")), settings=DashboardSettings(ascii="yes"))
     async with app.run_test(size=(80, 24)) as pilot:
         await keys(*pressed)(pilot)

@@ -53,7 +53,7 @@ def _joined(line: list[Any]) -> list[Segment]:
 
 
 @pytest.mark.parametrize(("way", "layers"), [("", 1), ("", 2), ("-opaque", 1), ("-clear", 1)])
-async def test_it_looks_as_textual_draws_it_also_when_it_changes(way: str, layers: int) -> None:
+async def test_a_backdrop_looks_as_textual_draws_it_also_when_it_changes(way: str, layers: int) -> None:
     async def pictures(kind: type[Screen[None]]) -> list[list[list[Segment]]]:
         async with (app := Below()).run_test(size=(60, 16)) as pilot:
             for _ in range(layers):
@@ -74,7 +74,7 @@ async def test_it_looks_as_textual_draws_it_also_when_it_changes(way: str, layer
     assert wanted == await pictures(Ours)
 
 
-async def test_only_the_lines_that_changed_are_drawn_anew() -> None:
+async def test_only_changed_lines_are_rendered() -> None:
     async with (app := Below()).run_test(size=(60, 16)) as pilot:
         screen = Ours()
         await app.push_screen(screen)
@@ -90,7 +90,7 @@ async def test_only_the_lines_that_changed_are_drawn_anew() -> None:
         assert "row 6" in screen._faded[9].text
 
 
-async def test_a_window_that_just_got_larger_gets_whole_lines() -> None:
+async def test_a_window_that_was_enlarged_gets_whole_lines() -> None:
     """Textual ends the dashboard over a line that is shorter than what it asked for."""
     async with (app := Below()).run_test(size=(60, 16)) as pilot:
         await app.push_screen(Ours())
@@ -101,7 +101,7 @@ async def test_a_window_that_just_got_larger_gets_whole_lines() -> None:
         assert [80] * 20 == [line.cell_length for line in larger]
 
 
-async def test_nothing_is_left_of_a_window_that_was_narrower() -> None:
+async def test_nothing_of_a_narrower_window_is_left() -> None:
     async with (app := Below()).run_test(size=(60, 16)) as pilot:
         await app.push_screen(Ours())
         await pilot.pause()

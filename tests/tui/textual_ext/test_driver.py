@@ -30,7 +30,7 @@ def test_a_whole_screen_is_one_call() -> None:
         assert "kept back, " + "▌" * 10_000 == os.read(there.fileno(), 1 << 16).decode()
 
 
-def test_a_letter_that_the_terminal_does_not_have_is_one_cell() -> None:
+def test_a_letter_unknown_to_the_terminal_is_one_cell() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as there, os.fdopen(writing, "w", encoding="ascii") as file:
         TerminalOutput(file).write("a▌b")
@@ -38,7 +38,7 @@ def test_a_letter_that_the_terminal_does_not_have_is_one_cell() -> None:
         assert b"a?b" == os.read(there.fileno(), 100)
 
 
-def test_a_terminal_that_does_not_wait_gets_all_of_it_too() -> None:
+def test_a_nonblocking_terminal_gets_all_output_too() -> None:
     """Another program that shares it may have set it so."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -52,7 +52,7 @@ def test_a_terminal_that_does_not_wait_gets_all_of_it_too() -> None:
     assert [1_000_000] == [len(data) for data in got]
 
 
-def test_a_terminal_that_is_gone_is_told() -> None:
+def test_a_closed_terminal_is_reported() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w", encoding="utf-8") as file, pytest.raises(BrokenPipeError):
@@ -108,7 +108,7 @@ def test_every_key_arrives_byte_for_byte(tmp_path: Path) -> None:
             until(lambda before=before, key=key: running.keys == before + key, what=name)  # type: ignore[misc]
 
 
-def test_what_the_terminal_says_by_itself_stays_with_us(tmp_path: Path) -> None:
+def test_replies_of_the_terminal_are_not_passed_on(tmp_path: Path) -> None:
     with dashboard(tmp_path) as running:
         for reply in (*REPLIES.values(), *FOR_TEXTUAL.values()):
             running.terminal.send(reply)
@@ -121,7 +121,7 @@ def test_what_the_terminal_says_by_itself_stays_with_us(tmp_path: Path) -> None:
         running.until_told("app-blur")
 
 
-def test_the_leave_key_gives_the_keyboard_back_at_once(tmp_path: Path) -> None:
+def test_the_leave_key_returns_the_focus_at_once(tmp_path: Path) -> None:
     """Also the rest of the same read is the dashboard's."""
     with dashboard(tmp_path) as running:
         running.terminal.until(b"\x1b[>0u")
@@ -158,7 +158,7 @@ def test_a_paste_arrives_whole(tmp_path: Path) -> None:
         assert b"\x1b[200~a\x1b[31mb\x1b[201~!" == running.keys
 
 
-def test_the_mouse_is_the_programs_inside_and_the_dashboards_outside(tmp_path: Path) -> None:
+def test_the_mouse_belongs_to_the_program_inside_and_to_the_dashboard_outside(tmp_path: Path) -> None:
     with dashboard(tmp_path, modes={"mouse": "standard", "mouse_sgr": True}) as running:
         running.terminal.send(b"\x1b[<0;10;6M\x1b[<0;10;6m\x1b[<0;3;1M")
         running.until_told("mouse")
@@ -167,7 +167,7 @@ def test_the_mouse_is_the_programs_inside_and_the_dashboards_outside(tmp_path: P
         assert [[2.0, 0.0]] == running.values("mouse")
 
 
-def test_typing_returns_from_the_history(tmp_path: Path) -> None:
+def test_typing_returns_from_the_scrollback(tmp_path: Path) -> None:
     with dashboard(tmp_path, history=5) as running:
         running.terminal.send(b"\x1b[5;2~\x1b[<65;10;6Mx")
         until(lambda: running.keys == b"x")
@@ -175,7 +175,7 @@ def test_typing_returns_from_the_history(tmp_path: Path) -> None:
         assert [5, 2, 0] == running.values("scroll")
 
 
-def test_a_dialog_above_takes_the_keyboard_and_gives_it_back(tmp_path: Path) -> None:
+def test_a_dialog_above_takes_the_focus_and_returns_it(tmp_path: Path) -> None:
     with dashboard(tmp_path) as running:
         os.kill(running.terminal.pid, signal.SIGUSR1)
         running.until_told("dialog")
@@ -190,7 +190,7 @@ def test_a_dialog_above_takes_the_keyboard_and_gives_it_back(tmp_path: Path) -> 
         assert [] == running.values("left")
 
 
-def test_a_new_size_reaches_the_session_and_nothing_is_no_size(tmp_path: Path) -> None:
+def test_a_new_size_reaches_the_session_and_an_empty_one_is_ignored(tmp_path: Path) -> None:
     with dashboard(tmp_path) as running:
         running.terminal.resize(0, 0)
         running.terminal.resize(100, 30)
@@ -199,7 +199,7 @@ def test_a_new_size_reaches_the_session_and_nothing_is_no_size(tmp_path: Path) -
         assert all(all(size) for size in running.values("focus") if isinstance(size, list))
 
 
-def test_stopping_and_going_on_keeps_the_focus_and_the_terminal(tmp_path: Path) -> None:
+def test_a_stop_and_a_continue_keep_the_focus_and_the_terminal(tmp_path: Path) -> None:
     with dashboard(tmp_path) as running:
         screen = running.terminal
         os.kill(screen.pid, signal.SIGTSTP)
@@ -247,7 +247,7 @@ def test_a_busy_dashboard_comes_back_from_a_program_that_had_its_terminal(tmp_pa
         assert screen.is_raw
 
 
-def test_a_dashboard_comes_back_also_from_a_program_that_could_not_be_started(tmp_path: Path) -> None:
+def test_a_dashboard_returns_also_from_a_program_that_could_not_start(tmp_path: Path) -> None:
     with OnTerminal(program("attaching", str(tmp_path / "counted"), "/no/such/program"), tmp_path) as screen:
         screen.until(b"cannot start '/no/such/program'")
 
@@ -269,7 +269,7 @@ def test_a_signal_ends_the_dashboard_with_a_clean_terminal(tmp_path: Path, numbe
         assert 2 == left_behind.count(b"\x1b[<u")
 
 
-def test_a_signal_ends_a_dashboard_whose_loop_stands_still(tmp_path: Path) -> None:
+def test_a_signal_ends_a_dashboard_with_a_blocked_loop(tmp_path: Path) -> None:
     with dashboard(tmp_path, sticks=True, last_resort_s=0.1) as running:
         os.kill(running.terminal.pid, signal.SIGUSR1)
         running.until_told("stuck")
@@ -279,7 +279,7 @@ def test_a_signal_ends_a_dashboard_whose_loop_stands_still(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("controlling", [True, False], ids=["with a controlling terminal", "without one"])
-def test_a_vanished_terminal_ends_the_dashboard_and_nothing_spins(tmp_path: Path, controlling: bool) -> None:
+def test_a_closed_terminal_ends_the_dashboard_without_a_busy_loop(tmp_path: Path, controlling: bool) -> None:
     """A lost ssh connection; textual#6690 spins for ever where no SIGHUP comes."""
     with dashboard(tmp_path, controlling=controlling) as running:
         running.terminal.hang_up()
@@ -287,7 +287,7 @@ def test_a_vanished_terminal_ends_the_dashboard_and_nothing_spins(tmp_path: Path
         assert 129 == running.terminal.ended()
 
 
-def test_a_vanished_terminal_is_seen_also_where_nobody_reads_it(tmp_path: Path) -> None:
+def test_a_closed_terminal_is_detected_also_without_a_reader(tmp_path: Path) -> None:
     """Neither a signal nor a read says so here; a look at it does, about once a second."""
     with dashboard(tmp_path, controlling=False, deaf=True) as running:
         running.terminal.hang_up()
@@ -295,7 +295,7 @@ def test_a_vanished_terminal_is_seen_also_where_nobody_reads_it(tmp_path: Path) 
         assert 129 == running.terminal.ended()
 
 
-def test_the_driver_alone_ends_with_its_terminal_too(tmp_path: Path) -> None:
+def test_a_driver_without_the_guard_ends_with_its_terminal_too(tmp_path: Path) -> None:
     """Also where nobody watches over it, a read that fails is not tried for ever."""
     with dashboard(tmp_path, controlling=False, clean=False) as running:
         running.terminal.hang_up()

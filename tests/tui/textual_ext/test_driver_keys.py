@@ -18,7 +18,7 @@ KEYS = [
 
 
 @given(st.data())
-def test_keys_and_replies_are_told_apart_however_the_reads_are_cut(data: st.DataObject) -> None:
+def test_keys_and_replies_are_distinguished_at_any_cut(data: st.DataObject) -> None:
     said = data.draw(st.lists(st.sampled_from([*KEYS, *REPLIES.values(), *FOR_TEXTUAL.values()]), max_size=30))
     whole = b"".join(said)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
@@ -34,7 +34,7 @@ def test_keys_and_replies_are_told_apart_however_the_reads_are_cut(data: st.Data
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12))
-def test_random_bytes_hang_nothing(reads: list[bytes]) -> None:
+def test_random_bytes_block_nothing(reads: list[bytes]) -> None:
     session = Session()
     tap = StdinTap(session)
     for read in reads:
@@ -61,7 +61,7 @@ def test_random_bytes_hang_nothing(reads: list[bytes]) -> None:
         ("\x1bq", "alt+q"),
     ],
 )
-def test_an_enter_that_begins_a_new_line_is_told_from_one_that_sends(sent: str, key: str) -> None:
+def test_an_enter_for_a_new_line_is_distinguished_from_one_that_sends(sent: str, key: str) -> None:
     """As terminals send them: the oldest way, kitty's, and xterm's."""
     parser = KeyParser()
     heard = list(parser.feed(sent))

@@ -176,7 +176,7 @@ KITTY = {
 
 
 @pytest.mark.parametrize(("said", "understood"), KITTY.values(), ids=KITTY.keys())
-def test_modern_forms_become_what_every_program_understands(said: bytes, understood: bytes) -> None:
+def test_modern_key_codes_become_common_ones(said: bytes, understood: bytes) -> None:
     """They come from keys that were under way when the focus began, and from terminals set up for them."""
     assert understood == tapped(said)[0].bytes
 
@@ -191,7 +191,7 @@ CURSOR_KEYS = {
 
 
 @pytest.mark.parametrize(("typed", "sent"), CURSOR_KEYS.items())
-def test_arrows_take_the_application_form_where_the_program_asked_for_it(typed: bytes, sent: bytes) -> None:
+def test_arrows_take_the_application_form_if_the_program_requested_it(typed: bytes, sent: bytes) -> None:
     assert sent == tapped(typed, aim=FocusGeometry(modes=TerminalModes(cursor_keys=True)))[0].bytes
 
 
@@ -207,7 +207,7 @@ def test_an_escape_key_waits_a_hundredth_of_a_second_at_most() -> None:
     assert (None, b"\x1b") == (tap.hold_s, session.bytes)
 
 
-def test_what_cannot_begin_anything_does_not_wait() -> None:
+def test_input_that_cannot_start_a_sequence_is_not_delayed() -> None:
     session = Session()
     tap = StdinTap(session)
 
@@ -248,21 +248,21 @@ FOR_TEXTUAL = {
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES.keys())
-def test_what_a_terminal_answers_reaches_nobody(reply: bytes) -> None:
+def test_replies_of_a_terminal_reach_no_session(reply: bytes) -> None:
     session, textual = tapped(b"a" + reply + b"b")
 
     assert (b"ab", b"") == (session.bytes, textual)
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES.keys())
-def test_nor_in_pieces(reply: bytes) -> None:
+def test_replies_in_pieces_reach_no_session(reply: bytes) -> None:
     session, textual = tapped(*split(reply), b"b")
 
     assert (b"b", b"") == (session.bytes, textual)
 
 
 @pytest.mark.parametrize("report", FOR_TEXTUAL.values(), ids=FOR_TEXTUAL.keys())
-def test_focus_modes_and_size_are_textuals(report: bytes) -> None:
+def test_focus_modes_and_size_are_passed_to_textual(report: bytes) -> None:
     assert (b"ab", report) == (tapped(b"a" + report + b"b")[0].bytes, tapped(b"a" + report + b"b")[1])
     assert report == tapped(*split(report))[1]
 
@@ -279,7 +279,7 @@ def test_half_a_reply_is_dropped_after_a_second() -> None:
     assert b"x" == session.bytes
 
 
-def test_an_endless_reply_is_swallowed_and_takes_no_room() -> None:
+def test_an_endless_reply_is_dropped_and_takes_no_memory() -> None:
     session = Session()
     tap = StdinTap(session)
     for _ in range(40):
@@ -320,7 +320,7 @@ def test_the_leave_key_may_come_in_pieces(pressed: bytes) -> None:
     "typed",
     [b"\x1b[24;1:3~", b"\x1b[24;2~", b"\x1b[23~", b"\x1b[93;5:3u", b"\x1b[93;6u", b"\x1b[93;7u", b"]", b"\x1b]"],
 )
-def test_nothing_else_leaves(typed: bytes) -> None:
+def test_no_other_key_leaves(typed: bytes) -> None:
     assert ("leave", None) not in tapped(typed)[0].said
 
 
@@ -332,7 +332,7 @@ def test_another_leave_key_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("name", ["ctrl+]", "Ctrl+]", "ctrl+right_square_bracket"])
-def test_the_leave_key_goes_by_the_names_people_use(name: str) -> None:
+def test_the_leave_key_is_set_by_its_common_names(name: str) -> None:
     assert CTRL_BRACKET == leave_key(name)
 
 
@@ -342,13 +342,13 @@ def test_a_key_that_cannot_leave_is_refused(name: str) -> None:
         leave_key(name)
 
 
-def test_a_paste_goes_as_one_text() -> None:
+def test_a_paste_is_sent_as_one_text() -> None:
     assert [("paste", "a\rb\tc é")] == tapped(PASTE + "a\rb\tc é".encode() + PASTE_END)[0].said
     assert [("paste", "a\rb\tc é")] == tapped(*split(PASTE + "a\rb\tc é".encode() + PASTE_END))[0].said
 
 
 @pytest.mark.parametrize("inside", [b"x\x1b[31my", b"x\0y", b"\xff\xfe", b"\x1b[20", b""], ids=repr)
-def test_a_paste_that_is_more_than_text_goes_byte_for_byte(inside: bytes) -> None:
+def test_a_paste_with_control_characters_is_sent_byte_for_byte(inside: bytes) -> None:
     """tmux 3.7 would rewrite an escape in a paste; an empty one tells some agents of a picture on the clipboard."""
     whole = PASTE + inside + PASTE_END
 
@@ -364,7 +364,7 @@ def test_keys_and_pastes_keep_their_order_and_the_leave_key_in_a_paste_is_only_t
     assert [("keys", b"a"), ("paste", "b"), ("keys", b"c")] == session.said
 
 
-def test_a_paste_that_never_ends_does_not_keep_the_leave_key_away() -> None:
+def test_a_paste_without_an_end_does_not_block_the_leave_key() -> None:
     session, _ = tapped(PASTE + b"half", b"", b"\x1d")
     assert [("keys", PASTE + b"half\x1d" + PASTE_END)] == session.said
 
@@ -376,7 +376,7 @@ def test_a_paste_that_never_ends_does_not_keep_the_leave_key_away() -> None:
     assert [("paste", "half"), ("leave", None)] == session.said
 
 
-def test_a_very_long_paste_goes_in_pieces() -> None:
+def test_a_very_long_paste_is_sent_in_pieces() -> None:
     session, _ = tapped(PASTE + b"x" * (PASTE_BYTES + 1), b"yz" + PASTE_END)
 
     assert [("paste", "x" * (PASTE_BYTES + 1)), ("paste", "yz")] == session.said
@@ -416,7 +416,7 @@ def test_pixels_become_cells() -> None:
     assert b"\x1b[<0;5;3M\x1b[<0;5;3m" == session.bytes
 
 
-def test_a_program_that_knows_no_sgr_gets_the_old_form() -> None:
+def test_a_program_without_sgr_gets_the_old_form() -> None:
     assert b"\x1b[M %#\x1b[M#'#" == tapped(CLICK + UP, aim=aimed(mouse="standard"))[0].bytes
     far = FocusGeometry(width=400, height=20, modes=TerminalModes(mouse="standard"))
     assert b"" == tapped(b"\x1b[<0;230;5M", aim=far)[0].bytes
@@ -430,17 +430,17 @@ def test_a_program_that_knows_no_sgr_gets_the_old_form() -> None:
         ("all", b"\x1b[<0;5;3M\x1b[<32;6;3M\x1b[<0;7;3m\x1b[<35;7;3M\x1b[<64;5;3M"),
     ],
 )
-def test_a_program_gets_the_reports_it_asked_for(mouse: str, reports: bytes) -> None:
+def test_a_program_gets_the_reports_it_requested(mouse: str, reports: bytes) -> None:
     assert reports == tapped(ALL, aim=aimed(mouse=mouse, mouse_sgr=True))[0].bytes
 
 
-def test_the_mouse_outside_stays_the_dashboards() -> None:
+def test_the_mouse_outside_is_passed_to_the_dashboard() -> None:
     session, textual = tapped(b"\x1b[<0;3;1M\x1b[<64;3;1M", aim=aimed(mouse="all", mouse_sgr=True))
 
     assert (b"", b"\x1b[<0;3;1M\x1b[<64;3;1M") == (session.bytes, textual)
 
 
-def test_a_button_belongs_to_where_it_went_down() -> None:
+def test_a_button_belongs_to_where_it_was_pressed() -> None:
     aim = aimed(mouse="button", mouse_sgr=True)
     inside_out, to_textual = tapped(CLICK + b"\x1b[<32;3;1M\x1b[<0;3;1m" + b"\x1b[<0;3;1M", aim=aim)
     assert b"\x1b[<0;5;3M\x1b[<32;1;1M\x1b[<0;1;1m" == inside_out.bytes
@@ -488,5 +488,5 @@ SPOKEN = {
 
 
 @pytest.mark.parametrize(("key", "data"), SPOKEN.items(), ids=lambda value: repr(value))
-def test_without_a_tap_textuals_keys_say_what_they_can(key: tuple[str, str | None], data: bytes) -> None:
+def test_without_a_tap_textuals_keys_are_used(key: tuple[str, str | None], data: bytes) -> None:
     assert data == encode_key(*key)

@@ -112,7 +112,7 @@ def test_a_method_has_the_same_parameters(user: str, owner: type[Any], name: str
 
 
 @pytest.mark.parametrize(("user", "owner", "name"), ATTRIBUTES)
-def test_an_attribute_is_there(user: str, owner: type[Any], name: str) -> None:
+def test_each_attribute_exists(user: str, owner: type[Any], name: str) -> None:
     classes = [each for each in owner.__mro__ if each.__module__.startswith("textual")]
     is_set = any(re.search(rf"self\.{name}\b.*=", inspect.getsource(each)) for each in classes)
 

@@ -150,7 +150,7 @@ async def test_hostile_text_is_shown_as_text_on_a_card_in_a_note_and_in_a_transc
         assert not [name for name, _ in gateway_of(app).calls if name != "send_alert"]
 
 
-async def test_markup_stands_literally_in_the_list() -> None:
+async def test_markup_is_shown_literally_in_the_list() -> None:
     async with run_app(dashboard(fleet(idle("x", "[@click=app.quit]a[/]")))) as pilot:
         assert "[@click=app.quit]a[/]" in text_of(pilot.app)
 
@@ -185,7 +185,7 @@ def our_widgets() -> list[type[Any]]:
 
 
 @pytest.mark.parametrize("widget", our_widgets(), ids=lambda widget: widget.__qualname__)
-def test_no_widget_overrides_what_is_textuals_own_by_accident(widget: type[Any]) -> None:
+def test_no_widget_overrides_textuals_own_by_accident(widget: type[Any]) -> None:
     """A name with one underscore that Textual has too is a clash, but in `textual_ext`."""
     textuals = {
         name
@@ -212,7 +212,7 @@ async def test_no_line_of_the_dashboard_holds_a_control_character(scene: str) ->
         assert not FORBIDDEN.search(text_of(app).replace("\n", ""))
 
 
-def test_the_net_drops_what_acts_and_keeps_what_is_text() -> None:
+def test_the_filter_drops_control_characters_and_keeps_text() -> None:
     link = Style(link="javascript:alert(1)", bold=True)
     segments = [Segment(f"a{ACTS}b", Style(bold=True)), Segment("plain", link), Segment("é✓日本", None)]
 
@@ -225,13 +225,13 @@ def test_the_net_drops_what_acts_and_keeps_what_is_text() -> None:
     assert drawn[1].style.bold
 
 
-def test_the_net_costs_nothing_where_there_is_nothing_to_do() -> None:
+def test_the_filter_costs_nothing_without_special_characters() -> None:
     segments = [Segment("plain", Style(bold=True))]
 
     assert ControlCharacterFilter().apply(segments, Color(0, 0, 0)) is segments
 
 
-async def test_the_net_is_under_every_widget_of_textual_too() -> None:
+async def test_the_filter_is_under_every_widget_of_textual_too() -> None:
     from textual.widgets import Static
 
     async with (app := Kasmon(crew(), clock=StillClock())).run_test(size=(120, 40)) as pilot:
@@ -242,7 +242,7 @@ async def test_the_net_is_under_every_widget_of_textual_too() -> None:
         assert not FORBIDDEN.search(text_of(app).replace("\n", ""))
 
 
-async def test_without_colours_only_shapes_bold_and_reverse_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_colours_only_shapes_bold_and_reverse_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     scene = SCENES["list-120x40"]
     async with (app := scene.app()).run_test(size=scene.size) as pilot:
@@ -255,7 +255,7 @@ async def test_without_colours_only_shapes_bold_and_reverse_are_left(monkeypatch
         assert "monochrome" == app.theme
 
 
-def test_a_light_ground_is_reversed_where_there_are_no_colours() -> None:
+def test_a_light_background_is_reversed_without_colours() -> None:
     light, dark = Style(color="#000000", bgcolor="#ffffff"), Style(color="#ffffff", bgcolor="#000000")
 
     drawn = MonochromeFilter().apply([Segment("a", light), Segment("b", dark)], Color(0, 0, 0))
@@ -266,7 +266,7 @@ def test_a_light_ground_is_reversed_where_there_are_no_colours() -> None:
 SECRET = "canary-7f3a"
 
 
-async def test_a_crash_tells_no_values_and_leaves_a_trace_in_the_log(
+async def test_a_crash_shows_no_values_and_leaves_a_trace_in_the_log(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Kasmon(crew(), clock=StillClock())
@@ -286,7 +286,7 @@ async def test_a_crash_tells_no_values_and_leaves_a_trace_in_the_log(
     assert 1 == app.return_code
 
 
-def test_a_trace_names_places_and_no_values() -> None:
+def test_a_trace_names_places_without_values() -> None:
     api_key = SECRET
     try:
         raise RuntimeError(api_key)
@@ -320,7 +320,7 @@ PARSES_MARKUP = frozenset(
 )
 
 
-def test_no_module_hands_text_to_something_that_reads_markup() -> None:
+def test_no_module_passes_text_to_a_function_that_reads_markup() -> None:
     """Textual parses markup in plain strings, and runs what is in it."""
     found = []
     for module in MODULES:
@@ -336,7 +336,7 @@ def test_no_module_hands_text_to_something_that_reads_markup() -> None:
     assert [] == found
 
 
-def test_titles_in_frames_are_content_and_no_markup() -> None:
+def test_titles_in_frames_are_content_and_not_markup() -> None:
     found = []
     for module in MODULES:
         for node in nodes(parsed(module)):
@@ -390,7 +390,7 @@ LATE = frozenset(
 
 
 @pytest.mark.parametrize("module", ["kasmon.tui.app", "kasmon.tui.process.run"])
-def test_the_dashboard_starts_without_what_only_later_frames_need(module: str) -> None:
+def test_the_dashboard_starts_without_modules_for_later_frames(module: str) -> None:
     """`run` has the world of real sessions with it, which reads the index."""
     code = f"import sys; import {module}; print(*sys.modules)"
     python = [sys.executable, "-P", "-c", code]
@@ -399,7 +399,7 @@ def test_the_dashboard_starts_without_what_only_later_frames_need(module: str) -
     assert set() == (LATE - {"sqlite3"} if module == "kasmon.tui.process.run" else LATE) & set(told)
 
 
-async def test_a_push_about_nobody_is_no_error() -> None:
+async def test_a_push_for_an_unknown_session_is_no_error() -> None:
     async with run_app(app := dashboard(fleet(working("docs", mode=Mode.TMUX))), (80, 24)) as pilot:
         gateway_of(app).push(SubscriptionEnd(session=SessionId("nobody"), why=ACTS))
         await pilot.pause()

@@ -31,7 +31,7 @@ def wished(pilot: Pilot[None]) -> list[object]:
     return list(gateway_of(pilot.app).calls)
 
 
-async def test_what_follows_the_filters_key_is_the_filter() -> None:
+async def test_keys_after_the_filter_key_are_the_filter() -> None:
     async with run_app(app := kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))) as pilot:
         await at_once(pilot, "/web")
         await auntil(lambda: app.main_view.table.view.filter == "web")
@@ -39,7 +39,7 @@ async def test_what_follows_the_filters_key_is_the_filter() -> None:
         assert ["web"] == [session.id for session in app.main_view.table.shown()]
 
 
-async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
+async def test_keys_after_the_end_of_the_filter_belong_to_the_list() -> None:
     async with run_app(app := kasmon(fleet(idle("web"), working("docs"), asking("fix-auth")))) as pilot:
         await at_once(pilot, f"/web{ENTER}r")
         await auntil(lambda: app.screen.query("#new-name"))
@@ -48,7 +48,7 @@ async def test_what_follows_the_end_of_the_filter_is_the_lists() -> None:
         assert "web" == app.main_view.table.view.filter
 
 
-async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> None:
+async def test_keys_after_enter_are_typed_and_do_nothing_in_the_list() -> None:
     """`x` would stop the session, `q` would quit."""
     async with run_app(app := kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await at_once(pilot, f"{ENTER}xyqX")
@@ -60,7 +60,7 @@ async def test_what_follows_enter_is_written_and_does_nothing_in_the_list() -> N
         assert [] == wished(pilot)
 
 
-async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> None:
+async def test_keys_after_enter_on_a_terminal_do_nothing_in_the_list() -> None:
     async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": MAKE})) as pilot:
         await at_once(pilot, f"{ENTER}xyq")
 
@@ -70,7 +70,7 @@ async def test_what_follows_enter_on_a_terminal_does_nothing_in_the_list() -> No
         assert b"xyq".endswith(told)
 
 
-async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list() -> None:
+async def test_keys_after_the_new_session_key_do_nothing_in_the_list() -> None:
     async with run_app(app := kasmon(fleet(working("readme")))) as pilot:
         await at_once(pilot, "nxyXyq")
         await auntil(lambda: app.screen.query("#name"))
@@ -81,7 +81,7 @@ async def test_what_follows_the_key_for_a_new_session_does_nothing_in_the_list()
         assert [] == wished(pilot)
 
 
-async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> None:
+async def test_keys_after_the_message_key_do_nothing_in_the_list() -> None:
     async with run_app(app := kasmon(fleet(working("readme")))) as pilot:
         await at_once(pilot, "mxyq")
         await auntil(lambda: app.screen.query("#message"))
@@ -92,7 +92,7 @@ async def test_what_follows_the_key_for_a_message_does_nothing_in_the_list() -> 
         assert [] == wished(pilot)
 
 
-async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
+async def test_a_yes_pressed_with_the_question_is_no_yes() -> None:
     async with run_app(app := kasmon(fleet(working("readme")))) as pilot:
         await at_once(pilot, "xy")
 
@@ -100,7 +100,7 @@ async def test_a_yes_that_came_with_the_question_is_no_yes() -> None:
         assert [] == wished(pilot)
 
 
-async def test_a_mistake_that_is_mended_at_once_is_mended() -> None:
+async def test_a_correction_typed_at_once_is_applied() -> None:
     """In the prompt box, in the search, in the filter: Backspace is no slower than a letter."""
     async with run_app(app := kasmon(fleet(idle("readme"), idle("zoo")))) as pilot:
         await at_once(pilot, f"/raed{BACK * 3}ead")
@@ -117,7 +117,7 @@ async def test_a_mistake_that_is_mended_at_once_is_mended() -> None:
         assert "last" == session_view.find_bar.words.words
 
 
-async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
+async def test_a_search_text_and_the_following_keys_may_come_at_once() -> None:
     app = kasmon(fleet(idle("readme"), idle("zoo")), transcripts={"readme": long_talk(30)})
     async with run_app(app) as pilot:
         await pilot.press("v")
@@ -133,7 +133,7 @@ async def test_words_to_search_for_and_what_follows_them_come_at_once() -> None:
         assert not session_view.find_bar.has_class("-shown")
 
 
-async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:
+async def test_keys_after_tab_in_a_dialog_belong_to_the_next_field() -> None:
     async with run_app(app := kasmon(fleet(idle("web")))) as pilot:
         await at_once(pilot, f"nfix{TAB}{TAB}{TAB}{HOME}x")
         await auntil(
@@ -143,7 +143,7 @@ async def test_what_follows_tab_in_a_dialog_is_the_next_fields() -> None:
         assert "fix" == app.screen.query_one("#name", LineInput).value
 
 
-async def test_what_follows_backspace_in_a_dialog_stands_behind_what_it_left() -> None:
+async def test_keys_after_backspace_in_a_dialog_are_appended() -> None:
     async with run_app(app := kasmon(fleet(idle("web")))) as pilot:
         await at_once(pilot, f"nfixs{BACK}ed")
         await auntil(lambda: app.screen.query("#name") and app.screen.query_one("#name", LineInput).value)
@@ -151,7 +151,7 @@ async def test_what_follows_backspace_in_a_dialog_stands_behind_what_it_left() -
         assert "fixed" == app.screen.query_one("#name", LineInput).value
 
 
-async def test_what_follows_backspace_in_a_reason_stands_behind_what_it_left() -> None:
+async def test_keys_after_backspace_in_a_reason_are_appended() -> None:
     async with run_app(app := kasmon(fleet(asking("fix-auth")))) as pilot:
         await pilot.press("i")
         await armed(pilot)

@@ -63,7 +63,7 @@ class Sized(Widget):
         self.told.append(event.size.width)
 
 
-async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
+async def test_a_new_widget_that_was_queried_gets_its_size() -> None:
     async with (app := Two()).run_test():
         new = Sized()
         board = app.screen
@@ -76,7 +76,7 @@ async def test_a_new_widget_that_somebody_looked_up_is_told_its_size() -> None:
         assert [80] == new.told[:1]
 
 
-async def test_a_window_that_was_small_for_a_moment_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_window_that_was_small_for_a_moment_is_rendered_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its terminal has forgotten the rest. Textual hears of the last size alone, which is the one it had."""
     async with (app := Two()).run_test() as pilot:
         await pilot.pause()

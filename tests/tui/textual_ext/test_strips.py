@@ -48,7 +48,7 @@ def pieces(strip: Strip) -> list[object]:
     ]
 
 
-def test_a_strip_gives_the_same_pieces_the_first_time_and_from_its_caches(heavy: None) -> None:
+def test_a_strip_returns_the_same_pieces_the_first_time_and_from_its_caches(heavy: None) -> None:
     wanted = pieces(text())
     strips.lighten_strips()
     strip = text()
@@ -56,7 +56,7 @@ def test_a_strip_gives_the_same_pieces_the_first_time_and_from_its_caches(heavy:
     assert wanted == pieces(strip) == pieces(strip)
 
 
-def test_every_cache_of_a_strip_is_a_light_one(heavy: None) -> None:
+def test_every_cache_of_a_strip_is_lightweight(heavy: None) -> None:
     """What Textual adds or renames is told here."""
     strips.lighten_strips()
     strip = text()
@@ -66,13 +66,13 @@ def test_every_cache_of_a_strip_is_a_light_one(heavy: None) -> None:
     assert all(type(getattr(strip, name)) is strips.BoundedCache and getattr(strip, name)._kept for name in CACHES)
 
 
-def test_a_cache_weighs_little_until_it_keeps_something() -> None:
+def test_an_empty_cache_is_small() -> None:
     heavy: FIFOCache[int, int] = FIFOCache(4)
 
     assert sys.getsizeof(strips.BoundedCache(4)) < (sys.getsizeof(heavy) + sys.getsizeof(heavy._cache)) / 2
 
 
-def test_a_full_cache_forgets_what_came_first() -> None:
+def test_a_full_cache_drops_its_oldest_entry() -> None:
     cache = strips.BoundedCache(2)
     assert cache.get("a") is None
     for number, key in enumerate("aabcb"):
@@ -100,7 +100,7 @@ class Grounds(App[None]):
             yield Label("text")
 
 
-async def test_a_plain_container_looks_as_textuals_own_also_when_it_changes() -> None:
+async def test_a_plain_container_looks_like_textuals_own_also_when_it_changes() -> None:
     async def pictures(outer: type[Widget], inner: type[Widget]) -> list[list[list[Segment]]]:
         async with Grounds(outer, inner).run_test(size=(30, 8)) as pilot:
             seen = []
@@ -140,7 +140,7 @@ PART = Region(4, 1, 20, 2)
 
 @pytest.mark.parametrize("crop", [Region(0, 0, 30, 3), PART], ids=["all", "a part"])
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "no colours"])
-async def test_a_bare_widget_shows_what_textuals_own_way_shows(
+async def test_a_bare_widget_shows_the_same_as_textuals_own(
     crop: Region, colours: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lines(kind: type[Widget]) -> list[list[Segment]]:
@@ -156,7 +156,7 @@ async def test_a_bare_widget_shows_what_textuals_own_way_shows(
     assert await lines(Rows) == await lines(BareRows)
 
 
-async def test_a_bare_widget_knows_when_its_ground_is_another() -> None:
+async def test_a_bare_widget_detects_a_changed_background() -> None:
     """What is faint is mixed with the ground that it stands on."""
 
     class Both(App[None]):
@@ -183,7 +183,7 @@ async def test_a_bare_widget_knows_when_its_ground_is_another() -> None:
     assert all(one != other for one, other in pairwise(seen))
 
 
-def test_what_the_dashboard_shows_first_loads_no_tables_of_widths() -> None:
+def test_the_first_frame_loads_no_tables_of_widths() -> None:
     """They are a megabyte; who shows what is unusual gets the real ones."""
     code = (
         "import sys, kasmon.tui.transcript.pyte_screen; from kasmon.model.transcript.text import cells; "

@@ -28,7 +28,7 @@ async def test_a_timer_that_begins_late_calls_its_function() -> None:
             await called.wait()
 
 
-async def test_textuals_own_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_textuals_own_does_not_call_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this fails, `start_timer` is not needed any more."""
     called: list[str] = []
     timer = Timer(App[None](), 0.001, callback=lambda: called.append("called"), repeat=0)
@@ -39,7 +39,7 @@ async def test_textuals_own_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [] == called
 
 
-def test_the_dashboard_has_no_other_timers_that_call_once() -> None:
+def test_the_dashboard_has_no_other_one_shot_timers() -> None:
     calls = {
         (path, node.attr)
         for path, tree in modules().items()

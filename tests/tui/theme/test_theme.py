@@ -54,7 +54,7 @@ def test_there_are_dark_light_high_contrast_and_monochrome_themes() -> None:
 
 @pytest.mark.parametrize("name", shipped_names())
 @pytest.mark.parametrize("ground", ["background", "surface", "raised"])
-def test_every_text_reads_on_every_ground(name: str, ground: str) -> None:
+def test_every_text_is_readable_on_every_background(name: str, ground: str) -> None:
     theme = shipped(name)
     least = 7.0 if name == "high-contrast" else 4.5
     back = getattr(theme.colors, ground)
@@ -63,7 +63,7 @@ def test_every_text_reads_on_every_ground(name: str, ground: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_every_text_reads_on_the_selected_row(name: str) -> None:
+def test_every_text_is_readable_on_the_selected_row(name: str) -> None:
     theme = shipped(name)
     look = ThemeStyles(theme)
     for role in ("text", "soft", "faint", "accent", "warn", "bad", *state_roles(theme)):
@@ -74,7 +74,7 @@ def test_every_text_reads_on_the_selected_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_what_is_filled_reads_too(name: str) -> None:
+def test_filled_areas_are_readable_too(name: str) -> None:
     look = ThemeStyles(shipped(name))
     for role in ("state-asking.solid", "warn.solid", "bad.solid", "info.solid", "accent.solid"):
         style = look.style(role, "raised")
@@ -84,7 +84,7 @@ def test_what_is_filled_reads_too(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_what_is_chosen_in_a_list_or_marked_in_a_box_reads(name: str) -> None:
+def test_a_selection_in_a_list_or_a_box_is_readable(name: str) -> None:
     theme = shipped(name)
     shown = variables(theme)
 
@@ -105,7 +105,9 @@ FEW = [(name, ColorSystem.EIGHT_BIT) for name in shipped_names()] + [(SIXTEEN, C
 
 @pytest.mark.parametrize(("name", "system"), FEW)
 @pytest.mark.parametrize("ground", ["background", "surface", "raised", "selected"])
-def test_every_state_and_text_reads_in_256_and_16_colours(name: str, system: ColorSystem, ground: Background) -> None:
+def test_every_state_and_text_is_readable_in_256_and_in_16_colours(
+    name: str, system: ColorSystem, ground: Background
+) -> None:
     theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
     look = ThemeStyles(theme)
     for role in ("text", "soft", "faint", "accent", "info", "good", "warn", "bad", *state_roles(theme)):
@@ -117,7 +119,9 @@ def test_every_state_and_text_reads_in_256_and_16_colours(name: str, system: Col
 
 
 @pytest.mark.parametrize(("name", "system"), FEW)
-def test_a_diff_reads_in_256_and_in_16_colours_and_its_sides_differ_in_256(name: str, system: ColorSystem) -> None:
+def test_a_diff_is_readable_in_256_and_in_16_colours_and_its_sides_differ_in_256(
+    name: str, system: ColorSystem
+) -> None:
     theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
     look = ThemeStyles(theme)
     code = [TOKENS[token] for token in (Token.KEYWORD, Token.NAME, Token.LITERAL, Token.FIGURE, Token.COMMENT)]
@@ -137,7 +141,9 @@ def test_a_diff_reads_in_256_and_in_16_colours_and_its_sides_differ_in_256(name:
 
 
 @pytest.mark.parametrize(("name", "system"), FEW)
-def test_what_needs_a_person_has_a_colour_of_its_own_in_256_and_in_16_colours(name: str, system: ColorSystem) -> None:
+def test_sessions_that_need_the_user_have_a_colour_of_their_own_in_256_and_in_16_colours(
+    name: str, system: ColorSystem
+) -> None:
     if name == PLAIN:
         return  # its shapes and words say everything
     theme = shipped(name) if system is ColorSystem.STANDARD else reduce_colours(shipped(name))
@@ -169,7 +175,7 @@ def test_every_state_has_a_shape_of_its_own() -> None:
         ("xterm-256color", "", DEFAULT, "#262626"),
     ],
 )
-async def test_a_terminal_with_few_colours_gets_those_it_has(
+async def test_a_terminal_with_few_colours_gets_the_nearest(
     monkeypatch: pytest.MonkeyPatch, term: str, asked: str, theme: str, background: str
 ) -> None:
     monkeypatch.delenv("COLORTERM")
@@ -208,7 +214,7 @@ def test_contrast_is_the_wcags_and_a_colour_moves_only_as_far_as_it_must() -> No
         (("[diff]", "[difference]"), 32, "difference", "no such key"),
     ],
 )
-def test_what_is_wrong_in_a_theme_is_told_its_place(change: tuple[str, str], line: int, key: str, why: str) -> None:
+def test_a_fault_in_a_theme_is_reported_with_its_place(change: tuple[str, str], line: int, key: str, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(MOON.replace(*change), "x.toml")
 
@@ -227,12 +233,12 @@ def test_an_unknown_key_names_those_that_are_allowed_and_broken_toml_its_line() 
     assert 2 == caught.value.line
 
 
-def test_a_number_of_any_size_is_no_crash() -> None:
+def test_a_number_of_any_size_causes_no_crash() -> None:
     with pytest.raises(ConfigError, match="not valid TOML"):
         parse(f"{MOON}\nx = {'9' * 5000}\n", "x.toml")
 
 
-def test_a_persons_theme_stands_in_for_a_shipped_one() -> None:
+def test_a_users_theme_replaces_a_shipped_one() -> None:
     shelf = ThemeLibrary()
     shelf.put((("/c/themes/nord.toml", MOON.replace("Rosé Pine Moon", "Mine")), ("/c/themes/own.toml", MOON)))
 
@@ -254,7 +260,7 @@ def test_the_last_good_version_of_a_theme_stays() -> None:
     assert 1 == len(shelf.problems)
 
 
-async def test_a_theme_that_is_edited_shows_at_once() -> None:
+async def test_an_edited_theme_applies_at_once() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="own", theme_files=(("/c/own.toml", MOON),)))
     async with run_app(app) as pilot:
         edited = MOON.replace('background = "#232136"', 'background = "#101010"')
@@ -269,7 +275,7 @@ async def test_a_theme_that_is_edited_shows_at_once() -> None:
         assert "#101010" == ground.bgcolor.name
 
 
-async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
+async def test_a_config_with_another_theme_applies_at_once() -> None:
     async with run_app(app := dashboard(crew())):
         gateway_of(app).kept.put_nowait(DashboardSettings(theme="nord"))
         await auntil(lambda: app.theme == "nord")
@@ -277,7 +283,7 @@ async def test_a_config_that_names_another_theme_shows_it_at_once() -> None:
         assert shipped("nord").colors.text == app.look.colour("text")
 
 
-async def test_the_sheet_is_read_once_for_the_first_picture_and_equal_settings(
+async def test_the_style_sheet_is_read_once_for_the_first_frame_and_equal_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To read it anew and draw everything by it takes 25 ms, and would happen four times at each start."""
@@ -305,7 +311,7 @@ async def test_the_sheet_is_read_once_for_the_first_picture_and_equal_settings(
         assert [] != read_anew
 
 
-async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
+async def test_a_broken_theme_is_reported_and_the_screen_is_unchanged() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="own", theme_files=(("/c/own.toml", MOON),)))
     async with run_app(app, notifications=True):
         before = app.look.colour("background")
@@ -316,7 +322,7 @@ async def test_a_broken_theme_is_told_and_the_screen_stays_as_it_was() -> None:
         assert "own" == app.theme
 
 
-async def test_a_theme_that_is_not_there_is_told_with_those_that_are() -> None:
+async def test_a_missing_theme_is_reported_with_the_available_ones() -> None:
     app = dashboard(crew(), settings=DashboardSettings(theme="solarised"))
     async with run_app(app, notifications=True) as pilot:
         await pilot.pause()
@@ -344,7 +350,7 @@ async def test_a_light_terminal_has_a_theme_of_its_own(theme: str, light_theme: 
         assert dark == app.theme
 
 
-async def test_a_light_theme_that_is_not_there_is_told_on_a_light_terminal() -> None:
+async def test_a_missing_light_theme_is_reported_on_a_light_terminal() -> None:
     app = dashboard(crew(), settings=DashboardSettings(light_theme="paper"))
     async with run_app(app, notifications=True) as pilot:
         assert DEFAULT == app.theme
@@ -355,7 +361,7 @@ async def test_a_light_theme_that_is_not_there_is_told_on_a_light_terminal() -> 
         assert all(word in text_of(app) for word in ("'ui.light_theme'", "'paper'"))
 
 
-def test_the_terminal_is_asked_and_its_replies_are_followed(tmp_path: Path) -> None:
+def test_the_terminal_is_queried_and_its_replies_are_applied(tmp_path: Path) -> None:
     with OnTerminal(KASMON, tmp_path, environment={"COLORTERM": "truecolor"}) as terminal:
         terminal.until(QUERY.encode())
         terminal.until(b"48;2;35;33;54")
@@ -368,7 +374,7 @@ def test_the_terminal_is_asked_and_its_replies_are_followed(tmp_path: Path) -> N
         terminal.send(b"q")
 
 
-async def test_a_broken_config_is_told_once() -> None:
+async def test_a_broken_config_is_reported_once() -> None:
     async with run_app(app := dashboard(crew()), notifications=True) as pilot:
         gateway = gateway_of(app)
         for _ in range(3):

@@ -54,7 +54,9 @@ def session_view() -> list[Event]:
     return [SessionStarted(at=0.0), *said]
 
 
-async def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path: Path, session_view: list[Event]) -> None:
+async def test_the_end_of_a_long_log_is_read_first_and_then_all_of_it(
+    tmp_path: Path, session_view: list[Event]
+) -> None:
     told = await heard(written(tmp_path / "log", session_view), len(session_view))
 
     end, *pieces = told
@@ -68,7 +70,7 @@ async def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path: Pa
     assert all(len(each.events) <= log_tail.AT_ONCE for each in facts)
 
 
-async def test_a_short_log_comes_at_once(tmp_path: Path, session_view: list[Event]) -> None:
+async def test_a_short_log_is_read_at_once(tmp_path: Path, session_view: list[Event]) -> None:
     told = await heard(written(tmp_path / "log", session_view[:100]), 100)
 
     assert [(100, False, False)] == [
@@ -76,7 +78,7 @@ async def test_a_short_log_comes_at_once(tmp_path: Path, session_view: list[Even
     ]
 
 
-async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, session_view: list[Event]) -> None:
+async def test_a_reader_with_the_log_gets_only_new_events(tmp_path: Path, session_view: list[Event]) -> None:
     new = NoticeRaised(at=2.0, text="new")
     known = Cursor(sum(len(encode(event)) + 1 for event in session_view))
 
@@ -87,7 +89,9 @@ async def test_who_knows_the_log_hears_only_what_is_new(tmp_path: Path, session_
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems do not report changes of one file: a timer checks it"
 )
-async def test_each_addition_is_heard_when_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_addition_is_read_when_the_system_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also of a log that is created later, and of one that is replaced, as where a session is restored."""
     monkeypatch.setattr(log_tail, "LOOK_S", 600.0)
     path = tmp_path / "log"

@@ -47,7 +47,7 @@ PICTURES = st.lists(st.lists(st.sampled_from(["", "one", "two 日本", "three", 
 
 
 @given(pictures=PICTURES)
-def test_what_was_shown_before_leaves_no_trace(pictures: list[list[str]]) -> None:
+def test_earlier_content_leaves_no_trace(pictures: list[list[str]]) -> None:
     """Text that moved is scrolled, and not drawn again."""
     screen = VirtualScreen(10, 6)
     for texts in pictures:
@@ -62,7 +62,7 @@ def test_what_was_shown_before_leaves_no_trace(pictures: list[list[str]]) -> Non
 
 
 @pytest.mark.parametrize("up", [3, -3])
-def test_rows_that_moved_are_the_same_strips_as_before(up: int) -> None:
+def test_moved_rows_are_the_same_strips_as_before(up: int) -> None:
     screen = VirtualScreen(10, 6)
     texts = [f"row {number}" for number in range(20)]
     screen.show([line(text) for text in texts[5:11]], plain)
@@ -74,7 +74,7 @@ def test_rows_that_moved_are_the_same_strips_as_before(up: int) -> None:
     assert all(old is new for old, new in moved)
 
 
-def test_a_row_lies_on_the_ground_that_is_asked_for() -> None:
+def test_a_row_has_the_requested_background() -> None:
     screen = VirtualScreen(4, 1)
     screen.show([line("text")], plain)
     for colour in ("#112233", "#445566"):
@@ -110,18 +110,18 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE.keys())
-def test_every_character_comes_back(text: str) -> None:
+def test_every_character_is_preserved(text: str) -> None:
     assert text == drawn(text)
 
 
 @given(st.text(max_size=80), st.integers(8, 40))
-def test_every_cleaned_text_comes_back_whole(text: str, width: int) -> None:
+def test_every_cleaned_text_is_preserved(text: str, width: int) -> None:
     cleaned = clean_block(text).replace("\n", "").expandtabs(4)
 
     assert cleaned.replace(" ", "") == drawn(cleaned, width).replace(" ", "")
 
 
-def test_what_belongs_to_different_pieces_is_kept_too() -> None:
+def test_the_borders_between_pieces_are_kept_too() -> None:
     """A style that changes in the middle of a character."""
     screen = VirtualScreen(10, 1)
     screen.show([line("e", "\u0301", "👩", "\u200d👧", "x")], plain)
@@ -136,7 +136,7 @@ def test_a_row_that_is_too_long_ends_at_the_edge() -> None:
     assert ["1234 ", "next "] == [screen.strip(y).text for y in range(2)]
 
 
-def test_a_hundred_thousand_marks_on_one_letter_are_drawn_at_once() -> None:
+def test_a_hundred_thousand_marks_on_one_letter_are_rendered_at_once() -> None:
     """pyte alone takes minutes for them."""
     marks = "\u0301" * 100_000
     screen = VirtualScreen(10, 1)
@@ -146,7 +146,7 @@ def test_a_hundred_thousand_marks_on_one_letter_are_drawn_at_once() -> None:
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2Jx", "x\x9b31my", "a\x07b\x00c", "\x1b]52;c;aGk=\x07", "a\nb", "a\rb\x0ec"])
-def test_controls_that_were_not_cleaned_are_shown_and_do_nothing(hostile: str) -> None:
+def test_raw_control_characters_are_shown_without_effect(hostile: str) -> None:
     screen = VirtualScreen(30, 2)
     screen.show([line("first"), line(hostile)], plain)
 
@@ -168,7 +168,7 @@ STYLES = [
 
 
 @pytest.mark.parametrize("words", STYLES)
-def test_styles_come_back(words: str) -> None:
+def test_styles_are_preserved(words: str) -> None:
     wanted = Style.parse(words)
     screen = VirtualScreen(4, 1)
     screen.show([line("ab")], lambda _: wanted)
@@ -192,7 +192,7 @@ def test_dim_is_a_colour() -> None:
     assert 64 < triplet.red < 224
 
 
-def test_only_rows_that_changed_are_drawn_again() -> None:
+def test_only_changed_rows_are_rendered_again() -> None:
     screen = VirtualScreen(10, 3)
     rows = [line("one"), line("two"), line("three")]
 
@@ -202,7 +202,7 @@ def test_only_rows_that_changed_are_drawn_again() -> None:
     assert [0, 1] == screen.show([line("one"), line("2")], lambda _: Style(bold=True))
 
 
-def test_a_mistake_of_pytes_costs_the_colours_and_is_logged(
+def test_an_error_of_pyte_costs_the_colours_and_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     screen = VirtualScreen(10, 3)
@@ -257,13 +257,13 @@ def notices(start: int, end: int) -> list[str]:
     return [f"· n{number}" for number in range(start, end)]
 
 
-async def test_it_opens_at_its_end() -> None:
+async def test_a_transcript_opens_at_its_end() -> None:
     async with room(1000) as (app, _):
         assert notices(990, 1000) == app.seen()
         assert app.transcript.lines(39).drawn < 60
 
 
-async def test_the_bar_stays_where_it_is_while_lines_move_along_it() -> None:
+async def test_the_bar_stays_in_place_while_lines_move_along_it() -> None:
     async with room(100) as (app, pilot):
         screen = app.screen_of_events
 
@@ -283,7 +283,7 @@ async def test_the_bar_stays_where_it_is_while_lines_move_along_it() -> None:
         assert line is screen.render_line(0)
 
 
-async def test_a_short_one_stands_at_the_top() -> None:
+async def test_a_short_transcript_is_at_the_top() -> None:
     async with room(3) as (app, pilot):
         assert [*notices(0, 3), *[""] * 7] == app.seen()
         await pilot.press("pageup", "up")
@@ -291,7 +291,7 @@ async def test_a_short_one_stands_at_the_top() -> None:
         assert 0 == app.screen_of_events.above
 
 
-async def test_it_scrolls_to_its_beginning_and_back() -> None:
+async def test_a_transcript_scrolls_to_its_beginning_and_back() -> None:
     async with room(1000) as (app, pilot):
         await pilot.press("pageup")
         assert notices(981, 991) == app.seen()
@@ -318,7 +318,7 @@ async def test_the_wheel_scrolls() -> None:
         assert notices(90, 100) == app.seen()
 
 
-async def test_the_beginning_of_a_long_one_is_there_at_once_and_little_of_it_is_drawn() -> None:
+async def test_the_beginning_of_a_long_transcript_is_shown_at_once_with_little_rendering() -> None:
     async with room(20_000) as (app, pilot):
         await pilot.press("home")
         assert notices(0, 10) == app.seen()
@@ -329,7 +329,7 @@ async def test_the_beginning_of_a_long_one_is_there_at_once_and_little_of_it_is_
         assert notices(19_989, 19_999) == app.seen()
 
 
-async def test_what_comes_does_not_move_somebody_at_the_beginning_of_a_long_one() -> None:
+async def test_new_rows_do_not_scroll_a_reader_at_the_beginning_of_a_long_transcript() -> None:
     async with room(20_000) as (app, pilot):
         await pilot.press("home", "down")
         for number in range(7):
@@ -340,7 +340,7 @@ async def test_what_comes_does_not_move_somebody_at_the_beginning_of_a_long_one(
         assert notices(1, 11) == app.seen()
 
 
-async def test_it_follows_the_end() -> None:
+async def test_a_transcript_follows_its_end() -> None:
     async with room(100) as (app, _):
         app.transcript.add(NoticeRaised(at=0.0, text="new"))
         app.screen_of_events.draw_soon()
@@ -351,7 +351,7 @@ async def test_it_follows_the_end() -> None:
         await auntil(lambda: app.seen()[-1].endswith("writing"))
 
 
-async def test_who_scrolled_up_is_not_moved_by_what_comes() -> None:
+async def test_new_rows_do_not_move_a_reader_who_scrolled_up() -> None:
     async with room(100) as (app, pilot):
         await pilot.press("pageup")
         before = app.seen()
@@ -363,7 +363,7 @@ async def test_who_scrolled_up_is_not_moved_by_what_comes() -> None:
         assert before == app.seen()
 
 
-async def test_who_holds_still_before_there_is_anything_is_at_its_end_then() -> None:
+async def test_an_idle_reader_is_at_the_end_once_the_transcript_is_loaded() -> None:
     async with room(0) as (app, pilot):
         app.screen_of_events.holds = True
         await pilot.press("up")
@@ -378,7 +378,7 @@ async def test_who_holds_still_before_there_is_anything_is_at_its_end_then() -> 
         assert notices(90, 100) == app.seen()
 
 
-async def test_a_resize_lets_the_text_flow_anew() -> None:
+async def test_a_resize_wraps_the_text_again() -> None:
     transcript = Transcript()
     for number in range(50):
         transcript.add(MessageWritten(at=0.0, text=f"message {number} " + "word " * 12))
@@ -401,7 +401,7 @@ async def test_another_transcript_opens_at_its_end() -> None:
         assert notices(20, 30) == app.seen()
 
 
-async def test_another_theme_is_drawn_at_once() -> None:
+async def test_another_theme_is_rendered_at_once() -> None:
     async with room(5) as (app, _):
         app.screen_of_events._style_of = lambda _: Style(bold=True)
         app.screen_of_events.redraw()
@@ -411,7 +411,7 @@ async def test_another_theme_is_drawn_at_once() -> None:
         assert style.bold
 
 
-async def test_the_bar_shows_where_one_is() -> None:
+async def test_the_bar_shows_the_position() -> None:
     async with room(100) as (app, pilot):
         screen = app.screen_of_events
 

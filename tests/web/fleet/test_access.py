@@ -69,7 +69,7 @@ def site(running: Site) -> Site:
     return running
 
 
-def test_a_link_logs_one_browser_in_and_its_preview_uses_up_nothing(site: Site) -> None:
+def test_a_link_logs_one_browser_in_and_its_preview_uses_nothing_up(site: Site) -> None:
     token = WebLogins(site.home.paths).create(time.time())
     link = f"/l/{WebLogins(site.home.paths).place}/login/{token}"
     bot = {"User-Agent": "Slackbot-LinkExpanding 1.0"}
@@ -168,7 +168,7 @@ def test_a_form_without_the_value_of_this_login_is_refused(site: Site) -> None:
     assert before == len(site.prompts())
 
 
-def test_it_is_neither_framed_nor_read_by_another_site(site: Site) -> None:
+def test_the_page_is_neither_framed_nor_read_by_another_site(site: Site) -> None:
     for headers in ({"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
         for path in ("", "events", f"s/{site.session}"):
             assert 403 == site.browser.get(path, **headers).status
@@ -182,7 +182,7 @@ def test_it_is_neither_framed_nor_read_by_another_site(site: Site) -> None:
         )
 
 
-def test_elsewhere_it_is_served_only_if_the_config_says_so(site: Site) -> None:
+def test_outside_of_this_machine_it_is_served_only_if_the_config_allows_it(site: Site) -> None:
     for path in (site.browser.path, site.browser.link):
         assert 403 == site.served.ask(path, {**site.browser.cookie, "Host": PUBLIC}).status
         assert 403 == site.served.ask(path, {**site.browser.cookie, "Host": "evil.example"}).status
@@ -245,7 +245,9 @@ def test_a_prompt_is_sent_once_and_the_log_names_the_login(site: Site) -> None:
     assert 404 == site.browser.get("s/unknown").status
 
 
-def test_open_streams_are_bounded_and_the_list_is_still_served(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_streams_are_open_and_the_list_is_still_served(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_streams, "MAX_STREAMS", MAX_LOGIN_STREAMS + 1)
     other = LoggedIn(site.served, site.home.paths)
     mine = [site.browser.stream() for _ in range(MAX_LOGIN_STREAMS + 1)]
@@ -313,7 +315,9 @@ def test_hundreds_of_streams_are_refused_beyond_the_limit_and_others_are_answere
     assert b"200" == asyncio.run(ask(third, path))
 
 
-def test_a_closed_page_makes_room_for_the_next_before_any_write(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_page_makes_place_for_the_next_before_anything_is_sent_to_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person who opens one session after another would soon look at a page that is not live."""
     monkeypatch.setattr(event_streams, "HEARTBEAT_S", 3600.0)
     for _ in range(2):

@@ -81,7 +81,7 @@ def opened(name: str, line: str, **fields: object) -> RequestOpened:
     return RequestOpened(at=NOW, request=command(name, line, **fields))  # type: ignore[arg-type]
 
 
-def test_requests_come_first_and_nothing_of_an_agent_is_markup(site: Site) -> None:
+def test_requests_come_first_and_no_text_of_an_agent_is_markup(site: Site) -> None:
     evil = "</button></form><script>alert(1)</script><form action=//evil.example>"
     site.has("aaa", MessageWritten(at=NOW, text="all is well"))
     site.has("fix-auth", opened("fix-auth", f"curl -H {KEY} {evil} \x1b[31m\u202e"))
@@ -102,7 +102,7 @@ def test_requests_come_first_and_nothing_of_an_agent_is_markup(site: Site) -> No
     assert body.count("</form>") == body.count("<form")
 
 
-def test_a_large_fleet_is_cut_and_says_so() -> None:
+def test_a_large_fleet_is_cut_and_reports_that() -> None:
     sessions = [Session(id=SessionId(f"s{number}"), name=f"s{number}", last_line="x" * 500) for number in range(1000)]
     asking = msgspec.structs.replace(
         sessions[0], requests=tuple(command("s0", "make", number) for number in range(1, 200))
@@ -115,7 +115,7 @@ def test_a_large_fleet_is_cut_and_says_so() -> None:
     assert sum(map(len, blocks.values())) < 256 * 1024
 
 
-def test_a_stream_sends_what_changed_and_only_that(site: Site) -> None:
+def test_a_stream_sends_only_changes(site: Site) -> None:
     site.has("aaa", MessageWritten(at=NOW, text="all is well"))
     site.has("fix-auth", opened("fix-auth", "git push"))
     with site.browser.stream() as stream, site.browser.stream("fix-auth") as one:
@@ -186,7 +186,9 @@ def away(request: pytest.FixtureRequest) -> Iterator[Away]:
     [("stream", "through the bus"), ("ssh", "through the bus"), ("nats", ", process ")],
     indirect=["away"],
 )
-def test_a_request_of_another_machine_is_opened_and_answered_and_its_agent_goes_on(away: Away, through: str) -> None:
+def test_a_request_of_another_machine_is_listed_opened_and_answered_and_its_agent_continues(
+    away: Away, through: str
+) -> None:
     for what, decision, outcome in (("make docs", "allow", "Allowed"), ("git push", "deny", "Denied")):
         link = away.asks(what)
         assert "Prompt started" in text(away.browser.get(f"s/{away.session}").body)
@@ -307,7 +309,7 @@ def test_a_phone_logs_in_watches_prompts_and_answers(home: Home, web: Web, brows
     assert [] == [each for each in page.complaints if "403" not in each]
 
 
-def test_receipts_say_how_far_a_prompt_got(home: Home) -> None:
+def test_receipts_show_how_far_a_prompt_got(home: Home) -> None:
     session = home.start("fix-auth")
     asyncio.run(session_operations.send(home.paths, home.session(session), "say one."))
     until(lambda: "finished" in {each.state for each in home.session(session).receipts})

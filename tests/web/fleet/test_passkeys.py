@@ -57,7 +57,9 @@ def paths(env: Env) -> Paths:
 
 
 @pytest.mark.web
-def test_a_browser_adds_a_passkey_and_logs_in_until_it_is_revoked(home: Home, web: Web, browser: Chromium) -> None:
+def test_a_browser_adds_a_passkey_and_logs_in_with_it_until_it_is_revoked(
+    home: Home, web: Web, browser: Chromium
+) -> None:
     home.start("fix-auth", "say done.")
     page = browser.page("about:blank")
     page.as_phone()
@@ -94,7 +96,7 @@ def test_a_browser_adds_a_passkey_and_logs_in_until_it_is_revoked(home: Home, we
     assert "Log in with a passkey" not in page.says
 
 
-def test_where_browsers_accept_no_passkey_it_says_so(paths: Paths) -> None:
+def test_if_browsers_accept_no_passkey_the_page_reports_that(paths: Paths) -> None:
     with Served(fleet_pages=FleetPages(paths, WebConfig())) as served:
         mine = LoggedIn(served, paths)
         there = LoggedIn(served, paths, f"localhost:{served.view.port}")
@@ -133,7 +135,9 @@ def test_without_a_passkey_nothing_is_offered_and_wrong_answers_are_refused(path
         assert 429 == [served.ask(challenge, sent, "POST", "").status for _ in range(MAX_VIEWS)][-1]
 
 
-def test_a_challenge_works_once_for_its_purpose_and_is_bounded(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_challenge_works_once_for_its_purpose_and_their_number_is_bounded(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checks = PasskeyChecks(Passkeys(paths))
 
     def client_data(options: str) -> bytes:
@@ -154,7 +158,9 @@ def test_a_challenge_works_once_for_its_purpose_and_is_bounded(paths: Paths, mon
     assert passkeys.MAX_CHALLENGES == len(checks._challenges)
 
 
-def test_passkeys_are_revoked_by_id_login_or_all_and_bounded(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passkeys_are_revoked_by_id_by_login_or_all_and_are_bounded(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Passkeys(paths)
     for number in range(3):
         store.add(passkey(number, login=f"login-{number}"))

@@ -100,7 +100,9 @@ def test_a_message_is_encrypted_for_the_browser_and_signed(
     assert before == len(service.messages)
 
 
-def test_the_longest_message_is_no_longer_than_allowed(home: Home, served: Served, service: PushService) -> None:
+def test_the_longest_message_is_no_larger_than_a_service_takes(
+    home: Home, served: Served, service: PushService
+) -> None:
     """4,096 bytes with all that encryption adds (RFC 8030), also of characters that take four bytes, or an escape."""
     assert 200 == subscribe(LoggedIn(served, home.paths), service)
     store = PushSubscriptions(home.paths)
@@ -117,7 +119,9 @@ def test_the_longest_message_is_no_longer_than_allowed(home: Home, served: Serve
         assert (letter * 120, letter * 400, link) == (message["title"], message["body"], message["link"])
 
 
-def test_only_a_subscription_is_kept_and_ends_with_its_login(home: Home, served: Served, service: PushService) -> None:
+def test_only_a_subscription_is_recorded_and_it_ends_with_its_login(
+    home: Home, served: Served, service: PushService
+) -> None:
     browser, store = LoggedIn(served, home.paths), PushSubscriptions(home.paths)
     good = service.subscription
     wrong: list[dict[str, object]] = [
@@ -148,7 +152,9 @@ def test_only_a_subscription_is_kept_and_ends_with_its_login(home: Home, served:
         store.key()
 
 
-def test_a_request_is_pushed_with_a_link_that_ends_with_login(home: Home, served: Served, service: PushService) -> None:
+def test_the_notifier_pushes_a_request_with_a_link_that_ends_with_the_login(
+    home: Home, served: Served, service: PushService
+) -> None:
     assert 200 == subscribe(LoggedIn(served, home.paths), service)
     session = home.start("fix-auth")
 

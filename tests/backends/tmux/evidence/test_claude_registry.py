@@ -47,7 +47,7 @@ def registered(folder: Path, pid: int, status: str, born: str = "", **more: obje
         ("dreaming", "", "unclear", None),
     ],
 )
-def test_what_it_says(
+def test_each_status_of_the_registry_is_a_state(
     agent: subprocess.Popen[bytes],
     tmp_path: Path,
     status: str,
@@ -60,7 +60,7 @@ def test_what_it_says(
     assert (value, asking, "2.1.330") == (*claude_registry.read(path)[:2], claude_registry.read(path).version)
 
 
-def test_what_a_killed_agent_left_behind_says_nothing(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_an_entry_of_a_killed_agent_is_ignored(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
     path = registered(tmp_path, agent.pid, "busy")
     agent.kill()
     agent.wait()
@@ -68,18 +68,20 @@ def test_what_a_killed_agent_left_behind_says_nothing(agent: subprocess.Popen[by
     assert "unclear" == claude_registry.read(path).value
 
 
-def test_a_later_process_with_the_same_id_did_not_write_it(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_an_entry_of_another_process_with_the_same_id_is_ignored(
+    agent: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     assert "unclear" == claude_registry.read(registered(tmp_path, agent.pid, "busy", born="17")).value
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"pid": "x"}', b"[]", b"\xff\xfe", b'{"pid":1}' + b" " * 100_000])
-def test_a_file_that_is_none_says_nothing(tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_entry_is_ignored(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "1.json"
     path.write_bytes(content)
     assert "unclear" == claude_registry.read(path).value
 
 
-def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_changed(tmp_path: Path) -> None:
+def test_the_entry_is_found_by_the_agents_own_variables_and_reported_only_when_it_changed(tmp_path: Path) -> None:
     environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "1000"], env=environment) as agent:
         try:
@@ -97,7 +99,7 @@ def test_it_is_found_where_the_agents_own_variables_say_and_told_only_when_it_ch
             agent.kill()
 
 
-def test_a_file_that_was_read_before_its_first_bytes_is_read_again_in_the_same_clock_tick(
+def test_a_file_that_was_read_before_its_first_bytes_is_read_again_in_the_same_tick_of_the_clock(
     tmp_path: Path,
 ) -> None:
     environment = {"CLAUDE_CONFIG_DIR": str(tmp_path / "mine"), "PATH": os.environ["PATH"]}
@@ -133,7 +135,9 @@ def test_the_variable_of_a_wrapper_that_sets_it_late_counts(tmp_path: Path) -> N
             agent.kill()
 
 
-def test_the_screen_of_a_background_session_has_its_status(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_the_screen_of_a_background_session_has_the_status_of_that_sessions_process(
+    agent: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     """Its own process is not the session's, and the session's conversation is in use there."""
     folder = tmp_path / "sessions"
     conversation = "86f99758-1111-4222-8333-0123456789ab"
@@ -149,7 +153,7 @@ def test_the_screen_of_a_background_session_has_its_status(agent: subprocess.Pop
     assert ("2.1.330", "") == (evidence.version, evidence.conversation)
 
 
-def test_what_a_killed_background_session_left_does_not_count(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_the_entry_of_a_killed_background_session_is_ignored(agent: subprocess.Popen[bytes], tmp_path: Path) -> None:
     registered(tmp_path, agent.pid, "busy", born="1", jobId="86f99758")
 
     assert claude_registry.find_background(tmp_path, "86f99758") is None

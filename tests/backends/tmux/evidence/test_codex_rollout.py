@@ -43,7 +43,7 @@ def told(path: Path, *lines: str) -> CodexPermissions:
     return permissions(path)._replace(read_to=0)
 
 
-def test_the_last_word_counts_and_a_turn_says_the_sandbox(tmp_path: Path) -> None:
+def test_the_last_entry_counts_and_a_turn_reports_its_sandbox(tmp_path: Path) -> None:
     file, long = tmp_path / "rollout", line("response_item", text="x" * 2 * BLOCK_BYTES)
     assert CodexPermissions() == told(file)
     assert CodexPermissions("on-request", "read-only") == told(
@@ -54,13 +54,13 @@ def test_the_last_word_counts_and_a_turn_says_the_sandbox(tmp_path: Path) -> Non
     )
 
 
-def test_a_sandbox_that_changed_since_its_turn_is_not_known(tmp_path: Path) -> None:
+def test_a_sandbox_that_changed_since_its_turn_is_unknown(tmp_path: Path) -> None:
     assert CodexPermissions("never", "") == told(
         tmp_path / "rollout", turn("on-request", "read-only"), applied("never", FULL)
     )
 
 
-def test_what_is_no_such_line_says_nothing(tmp_path: Path) -> None:
+def test_a_malformed_line_is_ignored(tmp_path: Path) -> None:
     odd = (
         '{"type":"turn_context"',
         '"type":"turn_context"',
@@ -70,7 +70,7 @@ def test_what_is_no_such_line_says_nothing(tmp_path: Path) -> None:
     assert CodexPermissions("never", "read-only") == told(tmp_path / "rollout", turn("never", "read-only"), *odd)
 
 
-def test_of_a_file_that_grows_only_what_is_new_is_read_and_a_half_line_later(tmp_path: Path) -> None:
+def test_only_appended_lines_are_read_and_a_partial_line_is_read_later(tmp_path: Path) -> None:
     path = tmp_path / f"rollout-2026-11-23T13-57-37-{ID}.jsonl"
     rollout, pids = CodexRollout(), [os.getpid()]
     with path.open("w") as file:
@@ -92,7 +92,7 @@ def test_of_a_file_that_grows_only_what_is_new_is_read_and_a_half_line_later(tmp
         assert [("five_hour", 0.12, 5000.0)] == [(each.name, each.used, each.resets_at) for each in rollout.limits]
 
 
-def test_another_rollout_is_found_as_soon_as_it_is_open_in_place_of_the_first(tmp_path: Path) -> None:
+def test_a_new_rollout_replaces_the_first_as_soon_as_it_is_open(tmp_path: Path) -> None:
     first, second = (tmp_path / f"rollout-{day}-{ID}.jsonl" for day in (1, 2))
     opened, pids = OpenRollouts(), [os.getpid()]
     assert [] == opened.read(pids)
@@ -106,7 +106,9 @@ def test_another_rollout_is_found_as_soon_as_it_is_open_in_place_of_the_first(tm
 
 
 @pytest.mark.skipif(system.HERE.count_open_files(os.getpid()) == 0, reason="the number of open files is not known here")
-def test_files_are_listed_again_only_after_an_open_or_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_listed_again_only_after_one_was_opened_or_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listed: list[int] = []
 
     def list_open_files(pid: int) -> Iterator[tuple[str, str]]:

@@ -76,7 +76,7 @@ def file(tmp_path: Path) -> Path:
         (hook("Surprise"), None),
     ],
 )
-def test_what_a_hook_says(file: Path, given: bytes, said: tuple[str, RequestKind | None] | None) -> None:
+def test_each_hook_event_is_a_signal(file: Path, given: bytes, said: tuple[str, RequestKind | None] | None) -> None:
     assert 0 == emit(file, given).returncode
 
     assert ([said] if said else []) == [(one.value, one.asking) for one in notes(file).new()]
@@ -89,14 +89,14 @@ def test_a_note_comes_as_an_argument_too(file: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [b"", b"no json", b"[1]", b'{"hook_event_name": 5}', b"\xff" * 100, b"{" * 100_000])
-def test_whatever_a_hook_is_given_it_ends_well_and_says_nothing(file: Path, given: bytes) -> None:
+def test_a_hook_with_any_input_exits_with_0_and_prints_nothing(file: Path, given: bytes) -> None:
     done = emit(file, given)
 
     assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
     assert [] == notes(file).new()
 
 
-def test_a_hook_that_cannot_leave_its_note_ends_well(tmp_path: Path) -> None:
+def test_a_hook_that_cannot_write_its_note_exits_with_0(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     os.mkfifo(tmp_path / "pipe")
     for where in (tmp_path / "no" / "folder", tmp_path, tmp_path / "loop", tmp_path / "pipe", Path("/proc/x")):
@@ -105,20 +105,20 @@ def test_a_hook_that_cannot_leave_its_note_ends_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [{"KASMON_GENERATION": "1", "KASMON_NONCE": NONCE}, {**MINE, "KASMON_NONCE": "f" * 16}])
-def test_a_note_of_another_start_or_another_session_does_not_count(file: Path, own: dict[str, str]) -> None:
+def test_a_note_of_another_start_or_another_session_is_ignored(file: Path, own: dict[str, str]) -> None:
     emit(file, hook("Stop"), own=own)
 
     assert [] == notes(file, os.getpid()).new()
 
 
-def test_where_the_environment_was_swept_the_family_counts(file: Path) -> None:
+def test_without_environment_variables_the_process_family_identifies_the_agent(file: Path) -> None:
     emit(file, hook("Stop"), own={})
 
     assert [] == notes(file, 999_999_999).new()
     assert ["idle"] == [one.value for one in notes(file, os.getpid()).new()]
 
 
-def test_notes_are_read_once_and_in_order_and_half_a_line_waits(file: Path) -> None:
+def test_notes_are_read_once_and_in_order_and_a_partial_line_waits(file: Path) -> None:
     reading = notes(file)
     emit(file, hook("UserPromptSubmit"))
     assert ["working"] == [one.value for one in reading.new()]
@@ -131,7 +131,7 @@ def test_notes_are_read_once_and_in_order_and_half_a_line_waits(file: Path) -> N
     assert [] == reading.new()
 
 
-def test_a_file_that_grew_large_begins_anew_and_loses_nothing(file: Path) -> None:
+def test_a_file_that_grew_too_large_is_restarted_without_loss(file: Path) -> None:
     reading = notes(file)
     file.write_bytes(b"{}\n" * (FULL // 3 + 1))
     while file.stat().st_size:
@@ -141,7 +141,7 @@ def test_a_file_that_grew_large_begins_anew_and_loses_nothing(file: Path) -> Non
     assert ["idle"] == [one.value for one in reading.new()]
 
 
-def test_a_file_full_of_anything_costs_a_bounded_read(file: Path) -> None:
+def test_a_file_with_any_content_costs_a_bounded_read(file: Path) -> None:
     file.write_bytes(os.urandom(3_000_000))
     reading = notes(file)
     for _ in range(60):
@@ -149,7 +149,7 @@ def test_a_file_full_of_anything_costs_a_bounded_read(file: Path) -> None:
     assert 0 == file.stat().st_size
 
 
-def test_claude_gets_its_hooks_by_an_argument_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:
+def test_claude_gets_its_hooks_by_an_argument_and_the_users_settings_are_unchanged(tmp_path: Path) -> None:
     given = hooked("claude", ("/bin/claude", "--model", "x"), tmp_path / "it's", 2, NONCE)
 
     settings = json.loads(given.argv[2])
@@ -194,11 +194,11 @@ def test_the_hash_of_a_hook_is_the_one_that_codex_gave_it() -> None:
 
 
 @pytest.mark.parametrize("flags", [("-c", "hooks.Stop=[]"), ("-chooks={}",), ("--config=features.hooks=false",)])
-def test_whoever_configures_the_hooks_of_codex_has_the_last_word(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_the_users_own_hook_settings_of_codex_have_priority(tmp_path: Path, flags: tuple[str, ...]) -> None:
     assert "already" in why_not("codex", (codex(tmp_path), *flags))
 
 
-def test_a_codex_whose_hooks_nobody_tried_gets_none(tmp_path: Path) -> None:
+def test_an_untested_codex_gets_no_hooks(tmp_path: Path) -> None:
     assert "hooks are untested with codex-cli 0.200.0" in why_not("codex", (codex(tmp_path, "0.200.0"),))
 
 
@@ -215,7 +215,7 @@ def test_a_codex_whose_hooks_nobody_tried_gets_none(tmp_path: Path) -> None:
         ("vim", ("/bin/vim",), "no hooks are known for this program"),
     ],
 )
-def test_where_hooks_cannot_be_given_it_says_there_are_none(program: str, argv: tuple[str, ...], why: str) -> None:
+def test_a_start_that_cannot_have_hooks_has_none_and_reports_it(program: str, argv: tuple[str, ...], why: str) -> None:
     given = hooked(program, argv, Path("/x"), 2, NONCE)
 
     assert argv == given.argv
@@ -223,7 +223,7 @@ def test_where_hooks_cannot_be_given_it_says_there_are_none(program: str, argv: 
     assert why in why_not(program, argv)
 
 
-def test_a_prompt_is_named_by_what_identifies_it_and_not_by_its_text(file: Path) -> None:
+def test_a_prompt_is_identified_by_its_id_and_not_by_its_text(file: Path) -> None:
     """The host compares it with the prompts that it typed; white space is the agent's own."""
     text = "  look at\tthe 漢字\r\n\nand the password hunter2\n"
     emit(file, hook("UserPromptSubmit", prompt=text))
@@ -240,7 +240,7 @@ def test_a_prompt_is_named_by_what_identifies_it_and_not_by_its_text(file: Path)
     assert b"hunter2" not in file.read_bytes()
 
 
-def test_an_error_that_ends_a_turn_is_told_in_the_agents_own_words(file: Path) -> None:
+def test_an_error_that_ends_a_turn_is_reported_in_the_agents_words(file: Path) -> None:
     emit(file, hook("StopFailure", error="unknown", last_assistant_message="API Error: 529 overloaded"))
     emit(file, hook("Stop", last_assistant_message="all is well"))
 

@@ -28,14 +28,14 @@ def silence(output_monitor: OutputMonitor, now: float, line: str = "") -> list[t
     return told(output_monitor.handle_line(line, now, now)) if wants_line else told(signals)
 
 
-def test_the_first_output_means_that_it_prints_and_is_told_once() -> None:
+def test_the_first_output_means_working_and_is_reported_once() -> None:
     output_monitor = OutputMonitor(0.0)
 
     assert [("output", "printing", "")] == told(output_monitor.feed(b"a", 1.0, 1.0))
     assert [] == told(output_monitor.feed(b"b", 1.5, 1.5))
 
 
-def test_two_silent_seconds_mean_that_it_is_quiet_and_come_with_the_last_line() -> None:
+def test_two_silent_seconds_mean_idle_and_come_with_the_last_line() -> None:
     output_monitor = OutputMonitor(0.0)
     output_monitor.feed(b"a", 1.0, 1.0)
 
@@ -55,7 +55,7 @@ def test_an_agent_that_prints_on_shows_its_last_line_every_five_seconds_if_that_
     assert [] == silence(output_monitor, 15.0, "line 1")
 
 
-def test_an_echo_of_what_was_typed_is_no_work() -> None:
+def test_an_echo_of_typed_text_is_no_output_of_the_agent() -> None:
     output_monitor = OutputMonitor(0.0)
     output_monitor.handle_line("", 0.0, 0.0)
     output_monitor.record_typing(10.0)
@@ -64,7 +64,7 @@ def test_an_echo_of_what_was_typed_is_no_work() -> None:
     assert [("output", "printing", "")] == told(output_monitor.feed(b"much more", 10.4, 10.4))
 
 
-def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
+def test_the_last_line_is_also_read_after_an_echo() -> None:
     """A command may be answered within the time in which an echo is."""
     output_monitor = OutputMonitor(0.0)
     output_monitor.handle_line("$", 0.0, 0.0)
@@ -74,7 +74,7 @@ def test_the_last_line_is_looked_at_after_an_echo_too() -> None:
     assert [("output", "quiet", "a b c")] == silence(output_monitor, 12.2, "a b c")
 
 
-def test_while_the_program_speaks_for_itself_its_output_is_not_told() -> None:
+def test_while_the_program_reports_its_state_its_output_is_not_a_signal() -> None:
     output_monitor = OutputMonitor(0.0)
 
     assert [("program", "working", "Tidying")] == told(output_monitor.feed(report("working", "", "Tidying"), 1.0, 1.0))
@@ -82,7 +82,7 @@ def test_while_the_program_speaks_for_itself_its_output_is_not_told() -> None:
     assert math.inf == output_monitor.next_at()
 
 
-def test_a_program_that_takes_its_word_back_is_judged_by_its_output_again() -> None:
+def test_after_the_program_clears_its_state_its_output_is_a_signal_again() -> None:
     output_monitor = OutputMonitor(0.0)
     output_monitor.feed(report("idle"), 1.0, 1.0)
 
@@ -92,7 +92,7 @@ def test_a_program_that_takes_its_word_back_is_judged_by_its_output_again() -> N
     assert not output_monitor.reports_state
 
 
-def test_what_it_waits_for_is_told_where_it_says_so() -> None:
+def test_the_reported_reason_of_waiting_is_kept() -> None:
     output_monitor = OutputMonitor(0.0)
     (signal,) = output_monitor.feed(report("blocked", "permission", "rm -r build"), 1.0, 1.0)
 
@@ -101,7 +101,7 @@ def test_what_it_waits_for_is_told_where_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "nonsense", "PERMISSION"])
-def test_what_it_waits_for_is_left_open_where_it_does_not_say(kind: str) -> None:
+def test_the_reason_of_waiting_is_unknown_unless_it_is_reported(kind: str) -> None:
     (signal,) = OutputMonitor(0.0).feed(report("blocked", kind), 1.0, 1.0)
 
     assert signal.asking is None
@@ -115,14 +115,14 @@ def test_a_message_is_cleaned_and_cut() -> None:
     assert 200 == len(signal.text)
 
 
-def test_the_same_report_is_told_once() -> None:
+def test_a_repeated_report_is_ignored() -> None:
     output_monitor = OutputMonitor(0.0)
 
     assert [("program", "idle", "")] == told(output_monitor.feed(report("idle") * 3, 1.0, 1.0))
     assert [] == told(output_monitor.feed(report("idle"), 9.0, 9.0))
 
 
-def test_of_many_reports_in_a_moment_the_newest_is_told() -> None:
+def test_the_newest_of_several_reports_is_sent() -> None:
     """A program that changes its mind a thousand times a second does not fill the log."""
     output_monitor = OutputMonitor(0.0)
     first = output_monitor.feed(b"".join(report("working", "", str(number)) for number in range(1000)), 1.0, 1.0)
@@ -133,7 +133,7 @@ def test_of_many_reports_in_a_moment_the_newest_is_told() -> None:
     assert [("program", "working", "999")] == silence(output_monitor, at)
 
 
-def test_a_new_state_is_told_sooner_than_a_new_text() -> None:
+def test_a_new_state_is_sent_sooner_than_a_new_text() -> None:
     output_monitor = OutputMonitor(0.0)
     output_monitor.feed(report("working") + report("idle"), 1.0, 1.0)
 
@@ -148,7 +148,7 @@ def test_a_report_may_come_in_pieces() -> None:
     assert ("program", "idle", "") in told(output_monitor.feed(report("idle")[9:], 1.1, 1.1))
 
 
-def test_output_that_nobody_heard_makes_the_programs_word_void() -> None:
+def test_skipped_output_voids_the_reported_state() -> None:
     """It may have said something else meanwhile: unsure is better than wrong."""
     output_monitor = OutputMonitor(0.0)
     output_monitor.feed(report("idle"), 1.0, 1.0)
@@ -157,7 +157,7 @@ def test_output_that_nobody_heard_makes_the_programs_word_void() -> None:
     assert [] == told(output_monitor.handle_missed_output(3.0, 3.0))
 
 
-def test_a_flood_is_printing_for_as_long_as_it_lasts() -> None:
+def test_a_flood_counts_as_output_while_it_lasts() -> None:
     output_monitor = OutputMonitor(0.0)
 
     assert [("output", "printing", "")] == told(output_monitor.handle_flood(True, 1.0, 1.0))
@@ -166,7 +166,7 @@ def test_a_flood_is_printing_for_as_long_as_it_lasts() -> None:
     assert [("output", "quiet", "y")] == silence(output_monitor, 33.0, "y")
 
 
-def test_what_the_log_knows_is_not_told_again() -> None:
+def test_a_state_that_is_in_the_log_is_not_sent_again() -> None:
     known = (Signal(source="program", value="idle", at=1.0), Signal(source="output", value="printing", at=1.0))
 
     assert OutputMonitor(5.0, known).reports_state

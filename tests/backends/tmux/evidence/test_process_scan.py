@@ -28,7 +28,7 @@ class SilentTarget:
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_a_scanner_ends_though_something_is_printed_in_that_moment(tmp_path: Path, turns: int) -> None:
+async def test_a_scan_ends_although_output_arrives_meanwhile(tmp_path: Path, turns: int) -> None:
     """It is cancelled so many loop turns behind the print. Python 3.11's `wait_for` loses that in some of them."""
     scanner = ProcessScanner(ScreenReader(()))
     scanner.add(SilentTarget(ProcessEvidence("claude", 1, tmp_path, 1, "nonce", None)))
@@ -59,7 +59,9 @@ class BackgroundTarget(SilentTarget):
         self.stirred.set()
 
 
-async def test_a_silent_agent_is_checked_while_another_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_agent_is_scanned_while_another_has_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process_scan, "STOPPED_S", 0.3)
     scanner, silent = ProcessScanner(ScreenReader(())), BackgroundTarget(tmp_path)
     scanner.add(BusyTarget(ProcessEvidence("claude", 1, tmp_path, 1, "nonce", None)))

@@ -32,18 +32,18 @@ def test_a_silent_screen_is_never_looked_at_and_two_looks_are_a_while_apart(look
     assert pytest.approx(10.1 + EVERY_S) == looking.next_at()
 
 
-def test_a_screen_that_settled_is_looked_at_once(looking: ScreenSchedule) -> None:
+def test_a_screen_that_settled_is_read_once(looking: ScreenSchedule) -> None:
     looking.record_output(10.0)
     assert pytest.approx(10.0 + SETTLE_S) == looking.next_at()
 
 
-def test_a_screen_that_goes_on_changing_is_looked_at_all_the_same(looking: ScreenSchedule) -> None:
+def test_a_screen_that_keeps_changing_is_still_read(looking: ScreenSchedule) -> None:
     for tenth in range(20):
         looking.record_output(10.0 + tenth / 20)
     assert pytest.approx(10.0 + EVERY_S) == looking.next_at()
 
 
-def test_while_a_spinner_turns_and_nothing_else_is_new_looks_are_further_apart(looking: ScreenSchedule) -> None:
+def test_while_only_a_spinner_changes_the_interval_is_longer(looking: ScreenSchedule) -> None:
     looking.record_reading(9.9)
     looking.is_steady = True
     for tenth in range(20):
@@ -51,14 +51,14 @@ def test_while_a_spinner_turns_and_nothing_else_is_new_looks_are_further_apart(l
     assert pytest.approx(10.0 + STEADY_S) == looking.next_at()
 
 
-def test_a_spinner_that_stops_is_looked_at_soon(looking: ScreenSchedule) -> None:
+def test_a_spinner_that_stops_causes_a_read_soon(looking: ScreenSchedule) -> None:
     looking.record_reading(9.7)
     looking.is_steady = True
     looking.record_output(10.0)
     assert pytest.approx(10.0 + CALM_S) == looking.next_at()
 
 
-def test_what_a_better_source_says_is_checked_at_once_also_while_a_spinner_turns(
+def test_a_signal_of_a_better_source_causes_a_read_at_once_also_during_a_spinner(
     looking: ScreenSchedule,
 ) -> None:
     looking.record_reading(9.0)
@@ -67,7 +67,7 @@ def test_what_a_better_source_says_is_checked_at_once_also_while_a_spinner_turns
     assert pytest.approx(10.0 + SETTLE_S) == looking.next_at()
 
 
-def test_where_a_better_source_decides_looks_are_seldom(looking: ScreenSchedule) -> None:
+def test_where_a_better_source_decides_the_screen_is_read_rarely(looking: ScreenSchedule) -> None:
     looking.is_decided = True
     looking.record_output(10.0)
     looking.record_reading(10.1)
@@ -75,7 +75,7 @@ def test_where_a_better_source_decides_looks_are_seldom(looking: ScreenSchedule)
     assert pytest.approx(10.1 + SELDOM_S) == looking.next_at()
 
 
-def test_a_better_source_that_changes_makes_the_next_look_soon_and_needs_no_output(
+def test_a_better_source_that_changes_causes_a_read_without_output(
     looking: ScreenSchedule,
 ) -> None:
     looking.is_decided = True
@@ -84,7 +84,7 @@ def test_a_better_source_that_changes_makes_the_next_look_soon_and_needs_no_outp
     assert pytest.approx(11.0 + SETTLE_S) == looking.next_at()
 
 
-def test_what_no_rule_knows_is_looked_at_once_more_when_it_stood_still_and_then_never(looking: ScreenSchedule) -> None:
+def test_a_screen_that_no_rule_matches_is_read_once_more_when_it_is_still(looking: ScreenSchedule) -> None:
     looking.record_output(10.0)
     looking.record_reading(10.1)
     looking.request_still_reading()
@@ -94,14 +94,14 @@ def test_what_no_rule_knows_is_looked_at_once_more_when_it_stood_still_and_then_
     assert math.inf == looking.next_at()
 
 
-def test_a_program_without_rules_is_looked_at_only_when_it_stands_still(looking: ScreenSchedule) -> None:
+def test_the_screen_of_a_program_without_rules_is_read_only_when_it_is_still(looking: ScreenSchedule) -> None:
     looking.is_wordless = True
     looking.record_output(10.0)
     looking.record_output(11.0)
     assert pytest.approx(11.0 + STILL_S) == looking.next_at()
 
 
-def test_a_look_that_was_asked_for_is_taken_at_its_time_and_the_last_wish_counts(looking: ScreenSchedule) -> None:
+def test_a_requested_read_is_done_on_time_and_the_last_request_applies(looking: ScreenSchedule) -> None:
     looking.schedule_again(12.0)
     looking.schedule_again(13.0)
     looking.record_output(10.0)
@@ -111,7 +111,7 @@ def test_a_look_that_was_asked_for_is_taken_at_its_time_and_the_last_wish_counts
     assert math.inf == looking.next_at()
 
 
-def test_a_pane_that_floods_is_looked_at_now_and_then(looking: ScreenSchedule) -> None:
+def test_a_flooding_pane_is_read_at_intervals(looking: ScreenSchedule) -> None:
     looking.handle_flood(True, 10.0)
     looking.record_reading(10.1)
     assert pytest.approx(10.1 + SELDOM_S) == looking.next_at()

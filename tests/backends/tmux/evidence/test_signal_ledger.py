@@ -48,7 +48,7 @@ def menu(command: str, *, third: Decision | None = None, is_whole: bool = True) 
     )
 
 
-def test_a_plan_without_a_text_says_so() -> None:
+def test_a_plan_without_a_text_is_reported_as_that() -> None:
     plan, empty = (reading_of(load(FOLDER / "claude/2.1.332" / name)).menu for name in ("plan", "plan-empty"))
     shown = [
         opened.request.shown
@@ -62,7 +62,7 @@ def test_a_plan_without_a_text_says_so() -> None:
     assert "Claude wants to exit plan mode" in shown[1]
 
 
-def test_the_same_word_again_is_no_news_and_its_text_counts_only_where_something_is_asked() -> None:
+def test_a_repeated_signal_is_not_new_and_its_text_counts_only_for_a_request() -> None:
     words = SignalLedger()
     for first, second, is_news in (
         (seen("screen", "working", 1.0, text="a"), seen("screen", "working", 2.0, text="b"), False),
@@ -75,7 +75,7 @@ def test_the_same_word_again_is_no_news_and_its_text_counts_only_where_something
         assert is_news is words.is_news(second)
 
 
-def test_a_screen_that_says_the_same_long_after_a_hook_says_it_again() -> None:
+def test_a_screen_that_matches_long_after_a_hook_confirms_it_again() -> None:
     words = SignalLedger()
     now = time.time()
     words.record(seen("screen", "idle", now - 9))
@@ -89,7 +89,7 @@ def test_a_screen_that_says_the_same_long_after_a_hook_says_it_again() -> None:
     assert not words.is_news(seen("screen", "idle", now + 10.0))
 
 
-def test_a_dialog_that_stood_there_when_its_program_came_to_rest_is_one_once_it_stands_there_on() -> None:
+def test_a_dialog_shown_when_its_program_went_idle_is_a_request_once_it_stays() -> None:
     """Codex draws "Implement this plan?" and may say "done" a moment later."""
     words = SignalLedger()
     now = time.time()
@@ -103,7 +103,7 @@ def test_a_dialog_that_stood_there_when_its_program_came_to_rest_is_one_once_it_
     assert "asking" == words.verdict.state
 
 
-def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> None:
+def test_output_and_a_rule_without_text_are_no_signal_of_activity() -> None:
     words = SignalLedger()
     words.record(seen("output", "printing", 1.0))
     words.record(seen("fallback", "asking", 1.0))
@@ -114,7 +114,7 @@ def test_output_and_the_rule_without_words_do_not_tell_what_an_agent_does() -> N
     assert words.reports_agent_state
 
 
-def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_else() -> None:
+def test_a_menu_becomes_a_request_that_accepts_only_what_its_labels_state() -> None:
     (opened,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, menu("rm x"), "", 1.0)
 
     assert isinstance(opened, RequestOpened)
@@ -123,7 +123,7 @@ def test_a_menu_becomes_a_request_that_takes_what_its_labels_say_and_nothing_els
     assert "rm x" in opened.request.shown
 
 
-def test_nobody_consents_to_what_is_not_shown_whole() -> None:
+def test_a_request_that_is_not_shown_whole_cannot_be_allowed() -> None:
     """It is asked a moment later: until then its whole text may come from elsewhere."""
     asked, cut = ScreenRequest(SessionId("abcdefgh")), menu("rm x", is_whole=False)
     assert [] == asked.apply_screen(ASKING, cut, "", 1.0)
@@ -134,7 +134,7 @@ def test_nobody_consents_to_what_is_not_shown_whole() -> None:
     assert opened.request.may_be_cut
 
 
-def test_a_menu_that_is_completed_takes_consent_and_its_digest_means_all_of_the_text() -> None:
+def test_a_completed_menu_can_be_allowed_and_its_digest_covers_all_of_the_text() -> None:
     cut = menu("rm x", is_whole=False)
     (one,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, completed(cut, "rm x && ls"), "", 1.0)
     (other,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, completed(cut, "rm x && rm y"), "", 1.0)
@@ -147,7 +147,7 @@ def test_a_menu_that_is_completed_takes_consent_and_its_digest_means_all_of_the_
     assert one.request.digest != other.request.digest
 
 
-def test_always_is_offered_where_one_label_means_it_and_says_what_it_covers() -> None:
+def test_always_is_offered_if_one_label_states_it_and_shows_what_it_covers() -> None:
     (opened,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, menu("rm x", third=Decision.ALWAYS), "", 1.0)
     (twice,) = ScreenRequest(SessionId("abcdefgh")).apply_screen(ASKING, menu("rm x", third=Decision.ALLOW), "", 1.0)
 
@@ -158,7 +158,7 @@ def test_always_is_offered_where_one_label_means_it_and_says_what_it_covers() ->
     assert ((), False) == (twice.request.choices, twice.request.answerable)
 
 
-def test_a_menu_that_changes_withdraws_the_request_before() -> None:
+def test_a_changed_menu_withdraws_the_request_before() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
     (first,) = asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     assert [] == asked.apply_screen(ASKING, menu("rm x"), "", 2.0)
@@ -171,14 +171,14 @@ def test_a_menu_that_changes_withdraws_the_request_before() -> None:
 
 
 @pytest.mark.parametrize("verdict", [WORKING, StateVerdict(state=SessionState.UNSURE, source="title")])
-def test_what_is_not_judged_to_ask_is_no_request_whatever_stands_there(verdict: StateVerdict) -> None:
+def test_a_screen_that_does_not_ask_is_no_request_whatever_its_text(verdict: StateVerdict) -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
     assert [] == asked.apply_screen(verdict, menu("rm x"), "", 1.0)
     asked.apply_screen(ASKING, menu("rm x"), "", 2.0)
     assert [RequestWithdrawn] == [type(event) for event in asked.apply_state(verdict, 3.0)]
 
 
-def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
+def test_a_request_without_a_known_menu_can_only_be_opened_in_its_terminal() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
     assert [] == asked.apply_screen(ASKING, None, "Pick one", 1.0)  # its menu may be drawn yet
     (opened,) = asked.apply_screen(ASKING, None, "Pick one\n1. a", 1.0 + BARE_S)
@@ -189,7 +189,7 @@ def test_what_asks_without_a_menu_that_is_known_can_only_be_gone_to() -> None:
     assert ((), "Pick one") == (opened.request.choices, opened.request.title)
 
 
-def test_what_was_answered_and_stands_there_again_is_another_request() -> None:
+def test_an_answered_request_that_appears_again_is_another_request() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
     asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     asked.forget(1.5)
@@ -197,7 +197,7 @@ def test_what_was_answered_and_stands_there_again_is_another_request() -> None:
     assert [RequestOpened] == [type(event) for event in asked.apply_screen(ASKING, menu("rm x"), "", 2.0)]
 
 
-def test_what_other_sources_still_say_right_after_an_answer_is_no_request() -> None:
+def test_signals_of_other_sources_right_after_an_answer_make_no_request() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
     asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     asked.forget(1.5)
@@ -207,7 +207,7 @@ def test_what_other_sources_still_say_right_after_an_answer_is_no_request() -> N
     assert [RequestOpened] == [type(event) for event in asked.apply_screen(ASKING, None, "asks", 1.5 + LATE_S)]
 
 
-def test_while_an_answer_is_on_its_way_nothing_is_withdrawn_or_asked() -> None:
+def test_during_an_answer_no_request_is_opened_or_withdrawn() -> None:
     asked = ScreenRequest(SessionId("abcdefgh"))
     asked.apply_screen(ASKING, menu("rm x"), "", 1.0)
     asked.is_held = True
@@ -230,11 +230,13 @@ def test_while_an_answer_is_on_its_way_nothing_is_withdrawn_or_asked() -> None:
         ({}, None),
     ],
 )
-def test_a_shell_has_its_terminal_when_no_job_has_it(entries: dict[int, ProcessEntry], is_back: bool | None) -> None:
+def test_a_shell_has_its_terminal_back_when_no_child_has_it(
+    entries: dict[int, ProcessEntry], is_back: bool | None
+) -> None:
     assert is_back is ProcessTable(entries).is_back_at_shell(1)
 
 
-def test_parents_that_were_read_as_a_ring_have_each_other_below_them_once() -> None:
+def test_parents_that_form_a_loop_are_each_listed_once() -> None:
     """A table is read process by process, and a pid may belong to another one by then."""
     ring = {
         2: ProcessEntry(4, 2, 2, "bash"),
@@ -247,7 +249,7 @@ def test_parents_that_were_read_as_a_ring_have_each_other_below_them_once() -> N
     assert False is ProcessTable(ring).is_back_at_shell(2)
 
 
-def test_this_machine_has_processes() -> None:
+def test_the_process_list_of_this_machine_is_not_empty() -> None:
     assert os.getpid() in table().below(os.getppid())
 
 
@@ -264,7 +266,7 @@ def test_this_machine_has_processes() -> None:
         (("bash", "-c", "claude; exec bash"), "claude@box", "claude"),
     ],
 )
-def test_which_agent_a_command_line_runs(argv: tuple[str, ...], agent: str, program: str) -> None:
+def test_a_command_line_is_matched_to_its_agent(argv: tuple[str, ...], agent: str, program: str) -> None:
     assert program == program_of(argv, agent)
 
 
@@ -272,7 +274,7 @@ def stopped_or(name: str, evidence: ProcessEvidence, entries: dict[int, ProcessE
     return [word.value for word in evidence.read(1.0, ProcessTable(entries)) if word.source == name]
 
 
-def test_an_agent_is_stopped_where_its_process_is_and_an_agent_again_once_it_is_continued(tmp_path: Path) -> None:
+def test_an_agent_is_stopped_with_its_process_and_an_agent_again_once_continued(tmp_path: Path) -> None:
     evidence = ProcessEvidence("node", 1, tmp_path, 1, "")
     stopped, runs = ProcessEntry(0, 1, 1, "node", is_stopped=True), ProcessEntry(0, 1, 1, "node")
 
@@ -283,7 +285,7 @@ def test_an_agent_is_stopped_where_its_process_is_and_an_agent_again_once_it_is_
     assert not evidence.is_stopped
 
 
-def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_the_shell_is_not_it(
+def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_the_shell_is_not_the_agent(
     tmp_path: Path,
 ) -> None:
     evidence = ProcessEvidence("claude", 1, tmp_path, 1, "")
@@ -297,7 +299,7 @@ def test_an_agent_that_its_shell_stopped_has_not_ended_and_another_job_of_the_sh
     assert ["shell"] == stopped_or("process", evidence, {1: shell, 3: ProcessEntry(1, 3, 1, "vim", is_stopped=True)})
 
 
-def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(tmp_path: Path) -> None:
+def test_an_agent_stopped_while_its_terminal_is_not_in_the_foreground_was_stopped_by_sigstop(tmp_path: Path) -> None:
     """Ctrl-Z leaves a shell with jobs in front."""
     evidence = ProcessEvidence("gemini", 1, tmp_path, 1, "")
     shell, agent = ProcessEntry(0, 1, 1, "sh"), ProcessEntry(1, 1, 1, "node")
@@ -316,7 +318,7 @@ def test_what_a_signal_stopped_in_front_of_its_terminal_was_stopped_by_sigstop(t
     assert not evidence.has_changed_silently(ProcessTable({1: shell, 2: stopped}))
 
 
-def test_what_is_behind_its_shell_is_not_in_front_of_its_terminal() -> None:
+def test_a_job_in_the_background_of_its_shell_is_not_in_the_foreground_of_its_terminal() -> None:
     job = ProcessEntry(1, 2, 1, "claude", is_stopped=True)
 
     assert not ProcessTable({1: ProcessEntry(0, 1, 1, "bash"), 2: job}).is_stopped_in_front(1)
@@ -331,7 +333,7 @@ def _is_seen(pid: int, is_stopped: bool) -> bool:
     return table().is_stopped({pid}) is is_stopped
 
 
-def test_a_process_that_a_signal_stopped_is_seen_stopped_until_it_is_continued() -> None:
+def test_a_stopped_process_is_reported_as_stopped_until_it_is_continued() -> None:
     process = subprocess.Popen(["sleep", "60"])
     try:
         for number, is_stopped in ((signal.SIGSTOP, True), (signal.SIGCONT, False)):

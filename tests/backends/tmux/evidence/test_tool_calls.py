@@ -32,13 +32,13 @@ def evidence(tmp_path: Path) -> ProcessEvidence:
     return ProcessEvidence("claude", os.getpid(), tmp_path, 1, "n")
 
 
-def test_the_input_of_a_call_is_known_exactly_from_its_hook_on(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_the_input_of_a_call_is_known_exactly_once_its_hook_ran(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": COMMAND, "description": "it lists"})
 
     assert [ToolCallEvidence(COMMAND, COMMAND)] == evidence.calls()
 
 
-def test_calls_that_run_at_the_same_time_wait_until_each_is_over(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_parallel_calls_all_wait_until_each_has_finished(evidence: ProcessEvidence, tmp_path: Path) -> None:
     for call, command in (("a", "ls"), ("b", "rm x"), ("c", "ls")):
         noted(tmp_path, "PreToolUse", call, {"command": command})
     assert ["ls", "rm x"] == [call.text for call in evidence.calls()]
@@ -48,14 +48,14 @@ def test_calls_that_run_at_the_same_time_wait_until_each_is_over(evidence: Proce
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "StopFailure"])
-def test_no_call_waits_when_a_turn_is_over(evidence: ProcessEvidence, tmp_path: Path, event: str) -> None:
+def test_no_call_waits_after_the_end_of_its_turn(evidence: ProcessEvidence, tmp_path: Path, event: str) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     noted(tmp_path, event)
 
     assert [] == evidence.calls()
 
 
-def test_the_input_of_a_call_does_not_stay_on_disk_once_it_was_read(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_the_input_of_a_call_is_deleted_from_disk_once_it_is_read(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "curl -H 'Authorization: Bearer sesame'"})
     evidence.calls()
 
@@ -64,14 +64,16 @@ def test_the_input_of_a_call_does_not_stay_on_disk_once_it_was_read(evidence: Pr
     assert ["ls"] == [call.text for call in evidence.calls()][1:]
 
 
-def test_the_state_in_the_hooks_is_not_lost_where_calls_are_read(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_hooks_still_report_the_state_while_calls_are_requested(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     evidence.calls()
 
     assert ["working"] == [signal.value for signal in evidence.read(1.0, None) if signal.source == "hook"]
 
 
-def test_a_call_too_long_for_a_note_is_not_known_and_its_event_is(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_a_call_that_is_too_long_for_a_note_is_unknown_and_its_event_is_logged(
+    evidence: ProcessEvidence, tmp_path: Path
+) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "x" * CALL_BYTES})
 
     assert [] == evidence.calls()
@@ -81,7 +83,9 @@ def test_a_call_too_long_for_a_note_is_not_known_and_its_event_is(evidence: Proc
 @pytest.mark.parametrize(
     "lost", ["x" * (hooks.LONGEST + 1), '{"event": "PreToolUse", "call": "b"'], ids=["too long", "no note"]
 )
-def test_without_a_note_no_call_is_known_in_its_turn(evidence: ProcessEvidence, tmp_path: Path, lost: str) -> None:
+def test_a_lost_note_makes_all_calls_unknown_until_the_end_of_the_turn(
+    evidence: ProcessEvidence, tmp_path: Path, lost: str
+) -> None:
     """The lost one may be the call that the agent asks about, and another would be taken for it."""
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     with (tmp_path / hooks.FILE).open("a") as file:
@@ -97,7 +101,9 @@ def test_without_a_note_no_call_is_known_in_its_turn(evidence: ProcessEvidence, 
     assert ["ls"] == [call.text for call in evidence.calls()]
 
 
-def test_a_full_file_of_notes_tells_of_no_call_until_the_turn_ends(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_a_full_file_of_notes_reports_no_call_until_the_end_of_the_turn(
+    evidence: ProcessEvidence, tmp_path: Path
+) -> None:
     assert hooks.DROPPING == FILE_BYTES - CALL_BYTES
     (tmp_path / hooks.FILE).write_text(f"{json.dumps({'event': 'Stop', 'text': 'x' * 9000})}\n" * (FILE_BYTES // 9100))
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
@@ -109,7 +115,7 @@ def test_a_full_file_of_notes_tells_of_no_call_until_the_turn_ends(evidence: Pro
     assert ["ls"] == [call.text for call in evidence.calls()]
 
 
-def test_beside_a_call_whose_input_is_unknown_no_call_is_known(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_beside_a_call_with_unknown_input_no_call_is_known(evidence: ProcessEvidence, tmp_path: Path) -> None:
     noted(tmp_path, "PreToolUse", "a", {"command": "ls"})
     noted(tmp_path, "PreToolUse", "b", {"command": "ls" * CALL_BYTES})
     assert [] == evidence.calls()
@@ -118,7 +124,7 @@ def test_beside_a_call_whose_input_is_unknown_no_call_is_known(evidence: Process
     assert ["ls"] == [call.text for call in evidence.calls()]
 
 
-def test_a_note_of_another_agent_is_none_of_its_calls(evidence: ProcessEvidence, tmp_path: Path) -> None:
+def test_a_note_of_another_agent_is_ignored(evidence: ProcessEvidence, tmp_path: Path) -> None:
     note = {"event": "PreToolUse", "call": "a", "input": {"command": "ls"}, "generation": "1", "nonce": "other"}
     (tmp_path / hooks.FILE).write_text(json.dumps(note) + "\n")
 
@@ -136,13 +142,13 @@ def test_a_note_of_another_agent_is_none_of_its_calls(evidence: ProcessEvidence,
         ("ls", "rm"),
     ],
 )
-def test_calls_that_differ_in_any_part_are_not_the_same_to_decide_on(one: object, other: object) -> None:
+def test_calls_that_differ_in_any_part_are_different_requests(one: object, other: object) -> None:
     assert call_of(one) is not None
     assert call_of(one) != call_of(other)
 
 
 @pytest.mark.parametrize("given", [None, 7, [], {}, ""])
-def test_what_says_nothing_is_no_call(given: object) -> None:
+def test_a_note_without_content_is_no_call(given: object) -> None:
     assert call_of(given) is None
 
 
@@ -160,7 +166,7 @@ def recorded(folder: Path, *states: dict[str, Any]) -> dict[str, str]:
     return {"XDG_DATA_HOME": str(folder)}
 
 
-def test_opencode_has_written_down_what_it_is_about_to_run(tmp_path: Path) -> None:
+def test_the_call_that_opencode_is_about_to_run_is_in_its_database(tmp_path: Path) -> None:
     done = {"status": "completed", "input": {"command": "ls"}}
     waits = {"status": "running", "input": {"command": COMMAND}}
 
@@ -168,7 +174,7 @@ def test_opencode_has_written_down_what_it_is_about_to_run(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", [1, process_evidence.OPENCODE_PARTS])
-def test_of_opencode_either_all_calls_are_known_or_none(tmp_path: Path, count: int) -> None:
+def test_either_all_calls_of_opencode_are_known_or_none(tmp_path: Path, count: int) -> None:
     """Another call would be taken for the one that is left out."""
     waits = {"status": "running", "input": {"filePath": "a.txt"}}
     long = {"status": "running", "input": {"filePath": "a.txt", "content": "x" * process_evidence.OPENCODE_PART_BYTES}}
@@ -180,7 +186,7 @@ def test_of_opencode_either_all_calls_are_known_or_none(tmp_path: Path, count: i
 
 
 @pytest.mark.parametrize("what", ["nothing", "no database", "another schema", "a link"])
-def test_without_a_database_that_can_be_read_no_call_is_known(tmp_path: Path, what: str) -> None:
+def test_without_a_readable_database_no_call_is_known(tmp_path: Path, what: str) -> None:
     file = tmp_path / "opencode" / "opencode.db"
     file.parent.mkdir()
     if what == "no database":

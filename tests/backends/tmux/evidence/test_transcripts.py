@@ -95,7 +95,9 @@ def test_an_agent_whose_hooks_name_its_prompts_has_no_other_source(claude: tuple
     assert [] == prompts(evidence)
 
 
-def test_a_too_long_line_hides_no_prompt(claude: tuple[ProcessEvidence, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_line_hides_no_later_prompt(
+    claude: tuple[ProcessEvidence, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     evidence, file = claude
     monkeypatch.setattr(transcripts, "MOST_BYTES", 1000)
     file.write_text(user_line("one"))

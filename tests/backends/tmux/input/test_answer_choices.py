@@ -143,21 +143,21 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_delivery, "MOVED_S", 0.05)
 
 
-async def test_what_is_wanted_is_chosen_and_then_it_goes_on() -> None:
+async def test_the_requested_choices_are_selected_and_then_the_menu_is_submitted() -> None:
     agent = Agent()
     await agent.answer(Decision.CHOOSE, labels=("tools", "core"))
 
     assert ([b"1", b"3", TAB], {"core", "tools"}, "review") == (agent.keys, agent.chosen, agent.asks)
 
 
-async def test_what_was_chosen_before_and_is_not_wanted_is_taken_back() -> None:
+async def test_a_selected_choice_that_is_not_requested_is_cleared() -> None:
     agent = Agent(chosen="core docs")
     await agent.answer(Decision.CHOOSE, labels=("docs",))
 
     assert ([b"1", TAB], {"docs"}) == (agent.keys, agent.chosen)
 
 
-async def test_a_choice_that_does_not_react_ends_it_before_anything_is_sent() -> None:
+async def test_a_choice_that_does_not_react_stops_the_answer_before_anything_is_sent() -> None:
     agent = Agent(deaf="3")
     with pytest.raises(RefusedError, match="does not react, and nothing was sent"):
         await agent.answer(Decision.CHOOSE, labels=("core", "tools"))
@@ -166,7 +166,7 @@ async def test_a_choice_that_does_not_react_ends_it_before_anything_is_sent() ->
 
 
 @pytest.mark.parametrize("key", [b"1", b"3"])
-async def test_another_question_between_two_keys_gets_none_that_sends(key: bytes) -> None:
+async def test_another_question_between_two_keys_stops_the_answer_before_enter(key: bytes) -> None:
     agent = Agent()
 
     def swap(pressed: bytes) -> None:
@@ -179,14 +179,14 @@ async def test_another_question_between_two_keys_gets_none_that_sends(key: bytes
     assert TAB not in agent.keys
 
 
-async def test_a_no_says_why_in_its_own_row_and_enter_comes_once_that_stands_there() -> None:
+async def test_a_denial_types_its_reason_in_its_own_row_and_enter_follows_once_it_is_shown() -> None:
     agent = Agent(asks="permission")
     await agent.answer(Decision.DENY, reason="take b.txt")
 
     assert [DOWN, DOWN, TAB, b"take b.txt", ENTER] == agent.keys
 
 
-async def test_where_the_reason_does_not_stand_there_no_enter_is_pressed() -> None:
+async def test_if_the_reason_is_not_shown_enter_is_not_pressed() -> None:
     agent = Agent(asks="permission", deaf="take b.txt")
     with pytest.raises(RefusedError, match="does not show what was typed"):
         await agent.answer(Decision.DENY, reason="take b.txt")
@@ -194,7 +194,7 @@ async def test_where_the_reason_does_not_stand_there_no_enter_is_pressed() -> No
     assert ENTER not in agent.keys
 
 
-async def test_where_the_no_does_not_open_no_word_is_typed() -> None:
+async def test_if_the_denial_row_does_not_open_no_text_is_typed() -> None:
     agent = Agent(asks="permission", deaf="\t")
     with pytest.raises(RefusedError, match="does not open"):
         await agent.answer(Decision.DENY, reason="take b.txt")
@@ -202,7 +202,7 @@ async def test_where_the_no_does_not_open_no_word_is_typed() -> None:
     assert [DOWN, DOWN, TAB] == agent.keys
 
 
-async def test_where_a_better_source_says_that_it_does_not_ask_no_key_goes() -> None:
+async def test_if_a_better_source_reports_no_request_no_key_is_sent() -> None:
     """Its menu still stands there, word for word: printed by a program, or not yet drawn over."""
     agent = Agent(asks="permission")
     answer = await agent.given(Decision.ALLOW)
@@ -213,7 +213,7 @@ async def test_where_a_better_source_says_that_it_does_not_ask_no_key_goes() -> 
     assert [] == agent.keys
 
 
-async def test_nor_where_it_stops_asking_between_two_keys() -> None:
+async def test_if_a_better_source_reports_no_request_between_two_keys_the_next_is_not_sent() -> None:
     agent = Agent(chosen="docs")
 
     def stop_asking(_: bytes) -> None:
@@ -226,7 +226,7 @@ async def test_nor_where_it_stops_asking_between_two_keys() -> None:
     assert 1 == len(agent.keys)
 
 
-async def test_an_answer_without_a_digest_gets_no_look_and_no_key() -> None:
+async def test_an_answer_without_a_digest_reads_no_screen_and_sends_no_key() -> None:
     """A request that nobody could read has none; what stands there now was not what anybody saw."""
     agent = Agent(asks="permission")
     agent.asked.apply_screen(agent.verdict, None, "Allow?", 0.0)
@@ -240,7 +240,7 @@ async def test_an_answer_without_a_digest_gets_no_look_and_no_key() -> None:
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64])
-async def test_an_answer_to_a_menu_that_says_another_digest_or_none_gets_no_key(digest: str) -> None:
+async def test_an_answer_to_a_menu_with_another_digest_or_none_sends_no_key(digest: str) -> None:
     agent = Agent(asks="permission")
     answer = await agent.given(Decision.ALLOW)
     with pytest.raises(PromptChangedError):
@@ -249,7 +249,7 @@ async def test_an_answer_to_a_menu_that_says_another_digest_or_none_gets_no_key(
     assert [] == agent.keys
 
 
-async def test_a_request_that_just_came_gets_no_key_before_the_agent_hears_any(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_request_gets_no_key_before_the_agent_reads_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents drop keys that come with their dialog; the key goes once, and not too early."""
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.2)
     agent = Agent(asks="permission")
@@ -261,6 +261,6 @@ async def test_a_request_that_just_came_gets_no_key_before_the_agent_hears_any(m
     assert pressed_at[0] >= agent.opened_at + 0.2
 
 
-def test_what_just_came_is_what_agents_do_not_hear() -> None:
+def test_agents_do_not_read_input_right_after_a_request_appears() -> None:
     """claude and codex drop keys for up to half a second; a fake that hears at once sets this to none."""
     assert YOUNG_S >= 0.5

@@ -146,7 +146,9 @@ async def test_a_digit_means_what_its_label_says_now(room: Room) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-async def test_a_dialog_swapped_late_gets_no_key(room: Room, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+async def test_a_dialog_that_is_replaced_before_the_key_gets_none(
+    room: Room, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     if not guarded:
         press = ExclusivePaneWriter.press
         monkeypatch.setattr(ExclusivePaneWriter, "press", lambda writer, keys, unless="": press(writer, keys))
@@ -162,7 +164,7 @@ async def test_a_dialog_swapped_late_gets_no_key(room: Room, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_nor_where_the_mark_was_moved_and_enter_is_the_key(room: Room) -> None:
+async def test_a_mark_that_moved_before_enter_stops_the_answer(room: Room) -> None:
     async with staged(room, dialog("git push"), dialog("rm -rf /"), ignores=9) as stage:
 
         async def late(key: bytes) -> None:
@@ -178,7 +180,7 @@ async def test_nor_where_the_mark_was_moved_and_enter_is_the_key(room: Room) -> 
         assert not [key for key in stage.asker.heard() if key == "\r"]
 
 
-async def test_a_menu_whose_digits_changed_their_meaning_between_look_and_key_gets_none(room: Room) -> None:
+async def test_a_menu_whose_digits_changed_their_meaning_before_the_key_gets_none(room: Room) -> None:
     async with staged(room, dialog("git push", YES, NO), dialog("git push", NO, YES)) as stage:
         request = await stage.asked()
         stage.before_each_key(lambda _: stage.swapped("1. No"))
@@ -215,12 +217,12 @@ async def last_moments(room: Room, acts: Sequence[str]) -> None:
         assert len(answered) == len(stage.asker.heard())
 
 
-async def test_of_dialogs_in_a_row_those_that_change_in_the_last_moment_get_nothing(room: Room) -> None:
+async def test_dialogs_that_change_at_the_last_moment_get_no_key(room: Room) -> None:
     await last_moments(room, ("draw", "swap", "nothing", "swap"))
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_digits_that_are_ignored_at_first_are_given_in_another_way_and_only_once(room: Room) -> None:
+async def test_digits_that_are_ignored_at_first_are_sent_in_another_form_and_only_once(room: Room) -> None:
     async with staged(room, dialog("git push"), dialog("git pull"), ignores=1) as stage:
         await stage.answer(await stage.asked("git push"), Decision.ALWAYS)
         await stage.asked("git pull")
@@ -231,7 +233,7 @@ async def test_digits_that_are_ignored_at_first_are_given_in_another_way_and_onl
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_mark_that_does_not_move_at_first_is_moved_to_the_choice_and_no_further(room: Room) -> None:
+async def test_a_mark_that_does_not_move_at_first_moves_to_the_choice_and_no_further(room: Room) -> None:
     async with staged(room, dialog("git push"), dialog("git pull"), ignores=9, ignores_arrows=1) as stage:
         await stage.answer(await stage.asked("git push"), Decision.DENY)
         await stage.asked("git pull")
@@ -240,7 +242,7 @@ async def test_a_mark_that_does_not_move_at_first_is_moved_to_the_choice_and_no_
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_an_agent_that_reads_nothing_has_one_key_and_the_request_stands(room: Room) -> None:
+async def test_an_agent_that_reads_no_input_gets_one_key_and_the_request_stays_open(room: Room) -> None:
     async with staged(room, dialog("git push"), reads=False) as stage:
         request = await stage.asked()
         with pytest.raises(TimedOutError, match="still on the screen"):
@@ -249,7 +251,7 @@ async def test_an_agent_that_reads_nothing_has_one_key_and_the_request_stands(ro
         assert [request.id] == [one.id for one in stage.heard.session.requests]
 
 
-async def test_a_dialog_that_a_key_opens_is_another_request(room: Room) -> None:
+async def test_a_dialog_that_a_key_opened_is_another_request(room: Room) -> None:
     second = dialog("are you sure", YES, NO)
     async with staged(room, dialog("git push", opens={YES: second})) as stage:
         await stage.answer(await stage.asked("git push"), Decision.ALLOW)
@@ -259,7 +261,7 @@ async def test_a_dialog_that_a_key_opens_is_another_request(room: Room) -> None:
         assert request.answerable
 
 
-async def test_an_agent_that_dies_of_the_key_is_said_to_have_ended(room: Room) -> None:
+async def test_an_agent_that_dies_of_the_key_is_reported_as_ended(room: Room) -> None:
     async with staged(room, dialog("git push"), dies=True) as stage:
         request = await stage.asked()
         with pytest.raises(SessionEndedError):
@@ -268,7 +270,7 @@ async def test_an_agent_that_dies_of_the_key_is_said_to_have_ended(room: Room) -
         assert ["1"] == stage.asker.heard()
 
 
-async def test_what_is_only_drawn_anew_between_look_and_key_is_answered(room: Room) -> None:
+async def test_a_menu_that_is_only_redrawn_before_the_key_is_answered(room: Room) -> None:
     async with staged(room, dialog("git push", "Yes", "No")) as stage:
         request = await stage.asked()
         stage.before_each_key(lambda _: asyncio.to_thread(stage.asker.draw, stage.agent.pid))
@@ -277,7 +279,7 @@ async def test_what_is_only_drawn_anew_between_look_and_key_is_answered(room: Ro
         assert [("git push", NO)] == stage.asker.taken()
 
 
-async def test_what_cannot_be_said_sends_nothing(room: Room) -> None:
+async def test_an_invalid_answer_sends_no_key(room: Room) -> None:
     async with staged(room, dialog("git push", "Yes", "No")) as stage:
         request = await stage.asked()
         for wrong in ({"digest": "of another"}, {"request": RequestId("screen-9")}, {"digest": ""}):

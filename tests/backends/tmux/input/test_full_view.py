@@ -188,7 +188,7 @@ def _in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_delivery, "YOUNG_S", 0.0)
 
 
-async def test_what_the_dialog_cuts_is_read_shown_and_allowed(room: Room) -> None:
+async def test_a_request_that_the_dialog_cuts_is_read_from_the_full_view_shown_and_allowed(room: Room) -> None:
     async with staged(room, steps("one"), steps("two")) as stage:
         one = await stage.asked("echo one")
         assert not one.may_be_cut
@@ -202,7 +202,7 @@ async def test_what_the_dialog_cuts_is_read_shown_and_allowed(room: Room) -> Non
         assert [("2", "echo one"), ("1", "echo two")] == [said for said in stage.said() if said[0] in "12"]
 
 
-async def test_while_somebody_is_focused_there_no_key_is_typed_and_nothing_is_allowed(
+async def test_while_a_viewer_has_the_focus_no_key_is_typed_and_nothing_is_allowed(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once nobody is, it is read."""
@@ -237,7 +237,9 @@ async def test_while_a_terminal_is_attached_there_no_key_is_typed_and_nothing_is
         assert not (await stage.asked("echo two")).may_be_cut
 
 
-async def test_while_somebody_types_no_key_is_sent_or_call_allowed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_a_user_types_no_key_is_typed_and_nothing_is_allowed(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(full_view, "AGAIN_S", 0.1)
     monkeypatch.setattr(tmux_agent, "TYPED_S", 3600.0)
     async with staged(room, steps("one"), ["ls", *steps("two")], watched=True) as stage:
@@ -255,7 +257,7 @@ async def test_while_somebody_types_no_key_is_sent_or_call_allowed(room: Room, m
         assert not (await stage.asked("echo two")).may_be_cut
 
 
-async def test_a_view_that_scrolls_on_proves_nothing_and_is_left_as_it_was(room: Room) -> None:
+async def test_a_view_that_keeps_scrolling_proves_nothing_and_is_left_unchanged(room: Room) -> None:
     async with staged(room, steps("one", 12)) as stage:
         request = await stage.asked()
 
@@ -264,7 +266,7 @@ async def test_a_view_that_scrolls_on_proves_nothing_and_is_left_as_it_was(room:
         assert ["v", "j", "k", "v"] == stage.pressed()
 
 
-async def test_a_dialog_that_only_looks_the_same_gets_no_consent(room: Room) -> None:
+async def test_a_dialog_that_only_looks_the_same_is_not_allowed(room: Room) -> None:
     """What is cut is read once more before the key: the text that was shown is not the one that waits."""
     async with staged(room, steps("one"), steps("two")) as stage:
         one = await stage.asked("echo one")
@@ -276,7 +278,7 @@ async def test_a_dialog_that_only_looks_the_same_gets_no_consent(room: Room) -> 
         assert one.digest != (await stage.asked("echo two")).digest
 
 
-async def test_a_key_of_the_view_goes_only_to_the_screen_that_was_read(room: Room) -> None:
+async def test_a_key_of_the_view_is_sent_only_to_the_screen_that_was_read(room: Room) -> None:
     async with staged(room, ["rm -rf x", *steps("one")], ["ls", *steps("two")]) as stage:
         press = stage.agent.pane_writer.press
         swapped: list[Any] = []
@@ -295,7 +297,7 @@ async def test_a_key_of_the_view_goes_only_to_the_screen_that_was_read(room: Roo
         assert ["v", "j", "v"] == stage.pressed()
 
 
-async def test_what_the_agents_own_record_says_is_asked_whole_and_no_key_is_needed_for_it(room: Room) -> None:
+async def test_a_call_in_the_agents_own_record_is_requested_whole_without_a_key(room: Room) -> None:
     """Two calls that the dialog could be about say nothing: then nobody knows which one waits."""
     one, other = "\n".join(steps("one")), "\n".join(steps("other"))
     async with staged(room, steps("one"), watched=True, rules=RULES + CALL) as stage:
@@ -310,7 +312,7 @@ async def test_what_the_agents_own_record_says_is_asked_whole_and_no_key_is_need
         assert [] == stage.pressed()
 
 
-async def test_what_the_record_of_one_call_allowed_does_not_allow_the_next_that_looks_the_same(
+async def test_allowing_a_recorded_call_does_not_allow_the_next_one_that_looks_the_same(
     room: Room,
 ) -> None:
     async with staged(room, steps("one"), steps("two"), watched=True, rules=RULES + CALL) as stage:
@@ -430,7 +432,7 @@ async def played(
     ],
     ids=["opencode", "codex"],
 )
-async def test_without_records_a_command_that_is_longer_than_the_agents_view_is_allowed_in_its_terminal_only(
+async def test_without_records_a_command_longer_than_the_agents_view_is_allowed_in_its_terminal_only(
     room: Room, case: str, moves: dict[str, dict[str, str]], pressed: list[str]
 ) -> None:
     async with played(room, case, moves, scrolls=True) as stage:
@@ -454,12 +456,12 @@ async def test_without_records_opencodes_view_of_one_page_shows_all_of_a_command
         assert [CTRL_F, WHEEL_DOWN, CTRL_F] == stage.pressed()[:3]
 
 
-async def test_a_view_of_one_page_that_is_half_drawn_for_a_moment_has_not_moved(room: Room) -> None:
+async def test_a_one_page_view_that_is_partly_drawn_has_not_moved(room: Room) -> None:
     async with played(room, "opencode/1.18.33/permission-long-fits", OPENCODE, scrolls=False, half="on") as stage:
         assert not (await stage.asked("touch end-a.txt")).may_be_cut
 
 
-async def test_opencodes_record_tells_all_of_a_command_that_its_view_does_not_show_at_once(room: Room) -> None:
+async def test_opencodes_record_has_a_whole_command_that_its_view_cuts(room: Room) -> None:
     command = recorded_steps()
     async with played(
         room, "opencode/1.18.33/permission-long", OPENCODE, scrolls=True, records=("ls", command)
@@ -471,7 +473,7 @@ async def test_opencodes_record_tells_all_of_a_command_that_its_view_does_not_sh
         assert [] == stage.pressed()
 
 
-async def test_two_records_that_opencodes_dialog_could_be_about_tell_nothing(room: Room) -> None:
+async def test_two_records_that_match_opencodes_dialog_prove_nothing(room: Room) -> None:
     records = (recorded_steps(end="a"), recorded_steps(end="b"))
     async with played(room, "opencode/1.18.33/permission-long", OPENCODE, scrolls=True, records=records) as stage:
         assert (await stage.asked()).may_be_cut

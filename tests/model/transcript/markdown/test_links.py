@@ -55,15 +55,15 @@ def test_an_address_with_controls_or_blanks_is_no_link(address: str) -> None:
         ("http://x.example/", "not encrypted"),
     ],
 )
-def test_what_is_odd_about_an_address_is_said(address: str, words: str) -> None:
+def test_anything_unusual_about_an_address_is_reported(address: str, words: str) -> None:
     assert any(words in said for said in warnings(address))
 
 
-def test_of_an_ordinary_address_nothing_is_said() -> None:
+def test_an_ordinary_address_has_no_warning() -> None:
     assert [] == warnings("https://example.org/a?b=c")
 
 
-def test_a_row_that_wants_to_cost_time_does_not() -> None:
+def test_a_row_made_to_take_long_is_quick() -> None:
     assert [] == links("https://" * 20_000)
     assert [] == links("https://x.example/" + ")" * 200_000)
     assert 1 == len(links("https://x.example/" + ")" * 900))

@@ -51,7 +51,7 @@ def test_each_form_has_its_style_and_not_its_marks(text: str, piece: str, token:
     "text",
     ["it costs $5 or $10", "snake_case_name, 2 * 3 * 4", "a ~ b", "C:\\folder", "&lt; &#x1b;[31m", "<b>"],
 )
-def test_what_is_no_markdown_stays_as_it_is_written(text: str) -> None:
+def test_text_that_is_not_markdown_is_unchanged(text: str) -> None:
     assert [text] == rows(text)
 
 
@@ -112,7 +112,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("width", [12, 60])
-def test_nothing_hostile_is_hidden_or_acts(text: str, width: int) -> None:
+def test_no_hostile_text_is_hidden_or_has_an_effect(text: str, width: int) -> None:
     shown = clean_block(text)
     drawn = draw_markdown(shown, width, ())
 
@@ -123,7 +123,7 @@ def test_nothing_hostile_is_hidden_or_acts(text: str, width: int) -> None:
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from("ab1 \n\t-+*_~`#>|[]()<>!$\\&;:.^\"'/")), max_size=80))
-def test_no_word_is_ever_left_out(text: str) -> None:
+def test_no_word_is_left_out(text: str) -> None:
     shown = clean_block(text)
 
     assert letters(shown.replace("[x]", "").replace("[X]", "")) == letters(
@@ -142,7 +142,7 @@ def test_a_text_made_to_take_long_is_drawn_whole(text: str) -> None:
     assert len(letters(text)) == len(letters("".join(rows(text))))
 
 
-def test_a_text_that_grows_is_not_drawn_again_from_its_beginning() -> None:
+def test_a_growing_text_is_not_rendered_again_from_its_start() -> None:
     from kasmon.model.transcript.markdown.renderer import _draw_part
 
     part = "\n\n".join(f"*part* {number}" for number in range(20))

@@ -78,7 +78,7 @@ def site(shared: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return shared
 
 
-def test_a_session_of_this_machine_is_not_taken_for_the_tasks(site: Site) -> None:
+def test_a_session_of_this_machine_is_not_taken_for_that_of_the_task(site: Site) -> None:
     """Or the runner would stop it at the end of the task, and type the task's command into it."""
     site.here.has("abcdefgh")
     lie(site.lies, "start", {"reply": {"session": "abcdefgh", "name": "x", "agent": "x", "mode": "tmux"}})
@@ -95,7 +95,7 @@ def test_a_session_of_this_machine_is_not_taken_for_the_tasks(site: Site) -> Non
         ("conflict", 4, RefusedError),  # has the files that conflict
     ],
 )
-def test_an_error_there_is_no_error_of_this_machine(site: Site, code: str, exit_code: int, kind: type) -> None:
+def test_an_error_on_the_machine_is_no_error_of_this_machine(site: Site, code: str, exit_code: int, kind: type) -> None:
     lie(site.lies, "start", {"error": {"code": code, "message": "no \x1b[2J\nway", "hint": "\x1b]0;x\x07"}}, exit_code)
     with pytest.raises(kind) as caught:
         site.start()
@@ -103,7 +103,7 @@ def test_an_error_there_is_no_error_of_this_machine(site: Site, code: str, exit_
     assert str(caught.value).splitlines() == ["gpu-1: no ", "way"]
 
 
-def test_an_offer_that_no_machine_can_make_is_no_offer(site: Site) -> None:
+def test_an_impossible_offer_is_refused(site: Site) -> None:
     lie(site.lies, "offer", {"offer": {"slots": 8, "memory_mb": 10**400}})
     assert ask_offer(site.here.paths, "gpu-1").problem == "its offer cannot be read"
 

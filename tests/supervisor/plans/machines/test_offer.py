@@ -32,7 +32,7 @@ def test_tasks_of_plans_take_slots_while_they_work_and_other_sessions_do_not(env
     assert {} == count_tasks(env.paths)
 
 
-def test_what_is_left_on_a_machine_is_counted_by_its_copied_sessions(env: Env) -> None:
+def test_free_slots_on_a_machine_are_counted_by_its_copied_sessions(env: Env) -> None:
     write_machine(env.paths, Machine(name="gpu-1", command=("false",)))
     alive = HostPresence(host=4242, agent_runs=True)
     sessions = {SessionId("aaaaaaaa"): 1, SessionId("bbbbbbbb"): None}
@@ -55,7 +55,7 @@ def test_what_is_left_on_a_machine_is_counted_by_its_copied_sessions(env: Env) -
         ("/usr/bin/gemini", ".gemini/oauth_creds.json", "GEMINI_API_KEY"),
     ],
 )
-def test_a_file_or_a_variable_is_a_log_in(
+def test_a_file_or_a_variable_is_a_login(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, file: str, variable: str
 ) -> None:
     monkeypatch.setattr(system, "HERE", Linux())
@@ -76,7 +76,9 @@ def test_a_file_or_a_variable_is_a_log_in(
         ("amp", "", ""),
     ],
 )
-def test_it_is_unknown_if_the_program_logs_in_itself(tmp_path: Path, program: str, settings: str, text: str) -> None:
+def test_it_is_unknown_if_the_program_may_log_in_otherwise(
+    tmp_path: Path, program: str, settings: str, text: str
+) -> None:
     if settings:
         (tmp_path / settings).parent.mkdir()
         (tmp_path / settings).write_text(text)
@@ -84,7 +86,7 @@ def test_it_is_unknown_if_the_program_logs_in_itself(tmp_path: Path, program: st
     assert has_login(Profile(program=program), {}, tmp_path) is None
 
 
-def test_another_folder_of_the_agent_is_looked_into(tmp_path: Path) -> None:
+def test_another_folder_of_the_agent_is_searched(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "auth.json").write_text("{}")
 

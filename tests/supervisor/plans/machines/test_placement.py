@@ -103,7 +103,7 @@ def placing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Placing]:
     placing.close()
 
 
-async def test_each_task_gets_a_machine_that_has_what_it_needs_or_waits_with_the_reason(placing: Placing) -> None:
+async def test_each_task_gets_a_suitable_machine_or_waits_with_the_reason(placing: Placing) -> None:
     await placing.place()
     ahead = placing.ahead()
 
@@ -119,7 +119,7 @@ async def test_each_task_gets_a_machine_that_has_what_it_needs_or_waits_with_the
     assert before == await asyncio.to_thread(placing.placed), "the same choice is logged once"
 
 
-async def test_what_has_not_begun_on_a_drained_machine_is_placed_again(placing: Placing) -> None:
+async def test_tasks_not_started_on_a_drained_machine_are_placed_again(placing: Placing) -> None:
     await placing.place()
     task, other = placing.plan.task("c"), placing.plan.task("b")
     assert await placing.placement.confirm(task, 1)
@@ -140,7 +140,7 @@ async def test_what_has_not_begun_on_a_drained_machine_is_placed_again(placing: 
     assert ["a", "c"] == [step.task.id for step in placing.ahead().steps if isinstance(step, StartNextAttempt)]
 
 
-async def test_a_machine_with_an_older_kasmon_gets_no_task_and_a_sentence_with_its_version_says_so_before_the_start(
+async def test_a_machine_with_an_older_kasmon_gets_no_task_and_its_version_is_reported_before_the_start(
     placing: Placing, tmp_path: Path
 ) -> None:
     old = await asyncio.to_thread(OtherVersion, tmp_path, VERSION)
@@ -181,7 +181,7 @@ async def test_a_machine_is_lost_once_it_was_unreachable_for_long_enough(placing
     } == await asyncio.to_thread(find_lost, 0.0)
 
 
-def test_a_machine_that_cannot_be_used_offers_nothing_and_says_why(placing: Placing) -> None:
+def test_an_unusable_machine_offers_nothing_and_gives_the_reason(placing: Placing) -> None:
     paths, command = placing.here.paths, command_of(placing.machines["gpu"].paths)
     machines = [
         Machine(name="viewed", command=("sh", "-c", f'exec {" ".join(command)} "$@" --allow see', "kasmon")),

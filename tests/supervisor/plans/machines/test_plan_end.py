@@ -38,7 +38,7 @@ def site() -> Iterator[MachinePlan]:
 
 
 @pytest.mark.parametrize(("decision", "task"), [("abort", ""), ("skip", "a")])
-def test_a_plan_ends_while_a_machine_is_away_and_what_runs_there_once_it_is_back(
+def test_a_plan_ends_while_a_machine_is_unreachable_and_its_tasks_there_once_it_is_back(
     site: MachinePlan, decision: PlanAction, task: str
 ) -> None:
     site.start()
@@ -89,7 +89,7 @@ def test_stopping_a_plan_ends_a_session_whose_start_was_not_logged(site: Machine
     assert again.of("a").session != session
 
 
-def test_a_task_that_an_edit_removes_is_ended_on_its_machine(site: MachinePlan) -> None:
+def test_a_task_removed_by_an_edit_is_ended_on_its_machine(site: MachinePlan) -> None:
     session = start_unlogged(site)
     start.apply_edit(site.log, TEXT.replace('"a"', '"b"'))
     site.start()
@@ -99,7 +99,7 @@ def test_a_task_that_an_edit_removes_is_ended_on_its_machine(site: MachinePlan) 
     assert [each.exists for each in site.sessions() if each.id == session] == [False]
 
 
-def test_stopping_a_plan_ends_a_check_there_which_runs_again_after_that(site: MachinePlan) -> None:
+def test_stopping_a_plan_ends_a_check_on_the_machine_which_runs_again_after_that(site: MachinePlan) -> None:
     checked = 'run = "true"\ncheck = "until [ -e .kasmon/go ]; do sleep 0.1; done"'
     start.apply_edit(site.log, TEXT.replace('run = "sleep 1000"', checked))
     site.start()

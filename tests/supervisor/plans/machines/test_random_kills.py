@@ -20,7 +20,7 @@ LIMIT_S = 300.0 + 10.0 * TASKS
 
 @pytest.mark.faults
 @pytest.mark.timeout(LIMIT_S + 60)
-def test_each_task_takes_effect_once_or_the_log_says_which_attempts_did_too() -> None:
+def test_each_task_takes_effect_once_or_the_log_names_other_attempts_that_did() -> None:
     chance = random.Random(SEED)
     names = [f"m{number}" for number in range(1, MACHINES + 1)]
     plan = ClusterPlan(TASKS, names, SLOTS)

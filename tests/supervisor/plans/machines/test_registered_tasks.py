@@ -99,7 +99,7 @@ def was_placed(task: str, now: PlanRun) -> bool:
 
 @pytest.mark.faults
 @pytest.mark.timeout(240)
-def test_a_cut_line_and_killed_runners_start_nothing_twice(make: Make) -> None:
+def test_a_cut_connection_and_killed_runners_start_nothing_twice(make: Make) -> None:
     """The line is cut at each step, a runner dies after each, and a host on the machine is killed."""
     site = make(TWO_WAVES.replace("git add lexer.txt", "sleep 2; git add lexer.txt"))
     site.start()
@@ -177,7 +177,7 @@ run = "{WRITE.format("last")}"
 """
 
 
-def test_tasks_are_placed_on_this_machine_too_and_run_as_those_that_name_none(make: Make) -> None:
+def test_tasks_are_placed_on_this_machine_too_and_run_like_those_without_a_machine(make: Make) -> None:
     site = make(HERE, ["gpu-1"])
     (site.here.paths.config / "config.toml").write_text(f'{CONFIG}\n[machine]\nlabels = ["here"]\nslots = 1\n')
     site.start()
@@ -214,7 +214,7 @@ def folder_of(run: PlanRun) -> Path:
     return Path(run.of("a").workdir.partition(":")[2])
 
 
-def test_work_of_an_attempt_that_lost_its_claim_is_not_taken_but_reported(make: Make) -> None:
+def test_work_of_an_attempt_that_lost_its_claim_is_reported_and_not_accepted(make: Make) -> None:
     """An attempt that was placed there before the cut was seen, and never began, is reported too."""
     site = make(WAITS.format("any"))
     site.start()
@@ -254,7 +254,7 @@ def write_tree(folder: Path, *entries: tuple[str, str, str]) -> str:
     return subprocess.run(words, cwd=folder, input=content, capture_output=True, check=True).stdout.decode().strip()
 
 
-def test_commits_that_git_would_not_check_out_are_not_taken_and_a_retry_continues_in_the_folder(make: Make) -> None:
+def test_commits_that_git_would_not_check_out_are_refused_and_a_retry_continues_in_the_folder(make: Make) -> None:
     site = make(WAITS.format("gpu-1"))
     site.start()
     begun = site.until(lambda now: now.of("a").session)
@@ -284,7 +284,7 @@ def test_a_branch_that_is_checked_out_or_moved_here_stays_as_it_is(make: Make) -
     assert site.repo.git("rev-parse", "plan/tidy.1-a") == mine
 
 
-def test_aborting_ends_what_runs_there_and_stopping_starts_it_again_in_its_folder(make: Make) -> None:
+def test_aborting_ends_tasks_on_the_machine_and_stopping_starts_them_again_in_their_folder(make: Make) -> None:
     site = make(WAITS.format("gpu-1"))
     site.start()
     begun = site.until(lambda now: now.of("a").session)
@@ -300,7 +300,7 @@ def test_aborting_ends_what_runs_there_and_stopping_starts_it_again_in_its_folde
     assert [session.exists for session in site.sessions("gpu-1")] == [False, False]
 
 
-def test_an_attempt_that_may_have_started_starts_nowhere_else_while_its_machine_is_only_cut_off(make: Make) -> None:
+def test_a_possibly_started_attempt_starts_nowhere_else_while_its_machine_is_only_disconnected(make: Make) -> None:
     site = make(WAITS.format("any"))
     site.start()
     site.until(lambda now: now.of("a").epoch)
@@ -316,7 +316,7 @@ def test_an_attempt_that_may_have_started_starts_nowhere_else_while_its_machine_
     assert (len(site.sessions(machine)), site.sessions(other)) == (1, [])
 
 
-def test_a_runner_that_waits_for_a_command_that_hangs_there_ends_at_a_signal(make: Make) -> None:
+def test_a_runner_that_waits_for_a_hanging_command_there_ends_at_a_signal(make: Make) -> None:
     site = make(WAITS.format("gpu-1"))
     site.start()
     site.until(lambda now: now.of("a").session)
@@ -331,7 +331,7 @@ def test_a_runner_that_waits_for_a_command_that_hangs_there_ends_at_a_signal(mak
         until(lambda: lock_holder(site.log.lock) != runner, what="the end of the runner")
 
 
-def test_what_was_committed_while_the_check_ran_is_taken_as_it_was_checked(make: Make) -> None:
+def test_commits_made_during_the_check_are_accepted_as_checked(make: Make) -> None:
     site = make(f'''
 without_check = "advance"
 [[task]]

@@ -76,7 +76,9 @@ def site() -> Iterator[MachinePlan]:
     site.close()
 
 
-def test_a_machine_gets_the_address_without_password_and_nothing_is_pushed(site: MachinePlan, tmp_path: Path) -> None:
+def test_a_machine_gets_the_address_of_the_remote_without_its_password_and_nothing_is_pushed(
+    site: MachinePlan, tmp_path: Path
+) -> None:
     git, bare = site.repo.git, tmp_path / "shop.git"
     git("clone", "--quiet", "--bare", str(site.repo.folder), str(bare))
     git("update-server-info", at=bare)
@@ -112,7 +114,9 @@ def test_a_machine_gets_the_address_without_password_and_nothing_is_pushed(site:
         ("/srv/shop.git", "/srv/shop.git"),
     ],
 )
-def test_an_address_of_a_remote_keeps_the_ssh_user_and_no_password(remote: str, address: str, tmp_path: Path) -> None:
+def test_the_user_name_in_the_address_of_an_ssh_remote_stays_and_a_password_is_removed(
+    remote: str, address: str, tmp_path: Path
+) -> None:
     repo = Repo(tmp_path / "shop")
     assert "" == _address_of_remote(repo.folder), "it has no remote"
     repo.git("remote", "add", "upstream", remote)

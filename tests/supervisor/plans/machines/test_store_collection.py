@@ -30,7 +30,9 @@ def collected(machine: Machine, caplog: pytest.LogCaptureFixture, days: float = 
     return len(removed), caplog.messages[-1].partition(".git ")[2] if caplog.messages else ""
 
 
-def test_a_store_goes_once_its_tasks_ended_and_were_fetched(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_is_removed_once_its_tasks_ended_and_their_work_was_fetched(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = machine.ready()
     started = machine.start()
     base = machine.repo.head

@@ -140,7 +140,7 @@ def test_a_damaged_pack_changes_nothing(machine: Machine) -> None:
     assert machine.prepare().workdir
 
 
-def test_commits_come_from_the_users_own_repository_which_stays_as_it_was(machine: Machine, tmp_path: Path) -> None:
+def test_commits_come_from_the_users_own_repository_which_is_unchanged(machine: Machine, tmp_path: Path) -> None:
     own = tmp_path / "src" / "shop"
     machine.repo.git("clone", "--quiet", str(machine.repo.folder), str(own))
     (own / "mine.txt").write_text("not committed\n")
@@ -174,7 +174,7 @@ def test_a_session_starts_once(machine: Machine) -> None:
     assert (folder / ".kasmon" / "task-3").is_dir()
 
 
-def test_a_start_that_was_interrupted_goes_on(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_start_continues(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.ready()
 
     async def killed(*_: object) -> None:
@@ -192,7 +192,7 @@ def test_a_start_that_was_interrupted_goes_on(machine: Machine, monkeypatch: pyt
     assert machine.sessions() == [created]
 
 
-def test_work_comes_back_as_a_pack_of_the_new_commits(machine: Machine, tmp_path: Path) -> None:
+def test_work_returns_as_a_pack_of_the_new_commits(machine: Machine, tmp_path: Path) -> None:
     folder = machine.ready()
     machine.start(prompt="say hi")
     commit = machine.repo.commit("far.bin", os.urandom(3000).hex(), at=folder)
@@ -214,7 +214,7 @@ def test_work_comes_back_as_a_pack_of_the_new_commits(machine: Machine, tmp_path
         task_work.fetch(machine.paths, put(request, commit=base))
 
 
-def test_a_check_runs_once_and_goes_on_without_who_asked(machine: Machine) -> None:
+def test_a_check_runs_once_and_continues_without_its_caller(machine: Machine) -> None:
     machine.ready()
     runs, go = machine.folder / "runs", machine.folder / "go"
     command = f"echo $KASMON_PLAN $KASMON_TASK >> {runs}; until [ -e {go} ]; do sleep 0.05; done; exit 3"
@@ -241,7 +241,7 @@ def test_a_check_whose_process_was_killed_runs_again_but_not_beside_itself(machi
     assert not twice.exists()
 
 
-def test_ending_an_attempt_stops_it_and_reports_what_it_did(machine: Machine) -> None:
+def test_ending_an_attempt_stops_it_and_reports_its_work(machine: Machine) -> None:
     folder = machine.ready()
     started = machine.start()
     machine.check("sleep 600")
@@ -257,7 +257,7 @@ def test_ending_an_attempt_stops_it_and_reports_what_it_did(machine: Machine) ->
     assert task_work.read_result(machine.paths, ReadResult(key=KEY)).changed == 1, "what it did can be read"
 
 
-def test_the_next_attempt_ends_the_last_and_goes_on_in_its_folder(machine: Machine) -> None:
+def test_the_next_attempt_ends_the_last_and_continues_in_its_folder(machine: Machine) -> None:
     folder = machine.ready()
     first = machine.start()
     commit = machine.repo.commit("far.txt", at=folder)
@@ -297,7 +297,7 @@ OLDER = [attempt(1, 3), attempt(2, 2), attempt(1, 1), attempt(1, 9)]
 
 
 @pytest.mark.parametrize("key", OLDER, ids=lambda key: f"{key.attempt}-{key.epoch}")
-def test_what_comes_for_an_older_attempt_is_refused_and_changes_nothing(machine: Machine, key: TaskKey) -> None:
+def test_a_command_for_an_older_attempt_is_refused_and_changes_nothing(machine: Machine, key: TaskKey) -> None:
     current = attempt(2, 3)
     machine.ready(current)
     started = machine.start(current)
@@ -318,7 +318,7 @@ def test_what_comes_for_an_older_attempt_is_refused_and_changes_nothing(machine:
     assert machine.session(started.session).exists
 
 
-def test_an_attempt_that_was_ended_before_it_arrived_cannot_begin(machine: Machine) -> None:
+def test_an_attempt_that_was_ended_before_it_arrived_cannot_start(machine: Machine) -> None:
     assert machine.end().state == "none"
     with pytest.raises(RefusedError, match="has been ended"):
         machine.prepare()
@@ -336,7 +336,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("key", HOSTILE, ids=["runner", "plan", "option", "line", "number", "attempt"])
-def test_a_key_that_is_no_key_is_refused(machine: Machine, key: TaskKey) -> None:
+def test_an_invalid_key_is_refused(machine: Machine, key: TaskKey) -> None:
     with pytest.raises(UsageError):
         machine.prepare(key)
     assert not machine.paths.plan_tasks.exists()
@@ -358,7 +358,7 @@ PLACEMENTS = [attempt(1, 1), attempt(1, 2), attempt(2, 3)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-def test_in_whatever_order_requests_arrive_the_newest_holds_the_claim(machine: Machine, order: tuple[int, ...]) -> None:
+def test_the_newest_claim_wins_in_any_order_of_requests(machine: Machine, order: tuple[int, ...]) -> None:
     machine.ready(attempt(1, task=9))  # the commits are here
     newest = -1
     for index in order:

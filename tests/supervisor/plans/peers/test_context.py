@@ -31,7 +31,7 @@ def told(env: Env) -> Any:
     return tell
 
 
-def test_it_says_where_the_agent_stands_and_who_works_beside_it(told: Any, env: Env) -> None:
+def test_the_context_names_the_task_of_the_agent_and_its_peers(told: Any, env: Env) -> None:
     known = told(run(began("a", name="tidy-W1-T1"), began("b", name="tidy-W1-T2", branch="plan/tidy")), b=("token.go",))
 
     assert ("tidy", 1, 1, 2, "the store") == tuple(known[key] for key in ("plan", "task", "wave", "peers", "title"))
@@ -52,7 +52,7 @@ def test_a_peer_that_did_not_begin_is_known_too_and_stays_current(told: Any) -> 
     assert "done" == told(run(began("a"), *done("b")))["peer_sessions"][0]["task_state"]
 
 
-def test_what_did_not_change_is_not_written_again(told: Any, env: Env) -> None:
+def test_an_unchanged_context_is_not_written_again(told: Any, env: Env) -> None:
     told(run(began("a"), began("b")))
     env.paths.context("sa").unlink()
 
@@ -60,13 +60,13 @@ def test_what_did_not_change_is_not_written_again(told: Any, env: Env) -> None:
     assert None is not told(run(began("a"), *done("b")))
 
 
-def test_a_session_that_was_forgotten_gets_none(told: Any, env: Env) -> None:
+def test_a_removed_session_gets_no_context(told: Any, env: Env) -> None:
     told(run(began("a", session="gone"), began("b")))
 
     assert not env.paths.folder(SessionId("gone")).exists()
 
 
-def test_it_can_be_read_again_or_is_none(told: Any, env: Env) -> None:
+def test_a_context_is_readable_or_absent(told: Any, env: Env) -> None:
     told(run(began("a"), began("b")))
 
     assert None is not (context := context_of(env.paths, SessionId("sa")))

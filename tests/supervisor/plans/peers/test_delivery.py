@@ -125,7 +125,7 @@ def peers() -> Iterator[Peers]:
     peers.close()
 
 
-def test_each_knows_the_other_with_its_machine_and_state(peers: Peers) -> None:
+def test_each_agent_is_given_the_other_with_its_machine_and_state(peers: Peers) -> None:
     peers.send_contexts()
     assert [] == peers.contexts.unsent()
 
@@ -141,7 +141,7 @@ def received(paths: Paths, session: SessionId) -> int:
     return sum(receipt.by == "peer" for receipt in read_fleet(paths).require(session).receipts)
 
 
-def test_what_one_writes_is_delivered_to_the_other_by_the_runner(peers: Peers) -> None:
+def test_a_message_of_one_is_delivered_to_the_other_by_the_runner(peers: Peers) -> None:
     peers.send_contexts()
 
     [receipt] = peers.run(peers.b, "tell", "1", "say the tokens are done")["receipts"]
@@ -174,7 +174,7 @@ def deliver_twice(peers: Peers, sender: SessionId, *words: str) -> None:
     peers.deliver(sender, count)
 
 
-def test_a_runner_that_is_killed_before_it_noted_a_delivery_delivers_it_once(peers: Peers) -> None:
+def test_a_runner_killed_before_it_logged_a_delivery_delivers_it_once(peers: Peers) -> None:
     before = received(peers.there.paths, peers.b)
 
     deliver_twice(peers, peers.a, "tell", "wave", "say once")
@@ -202,7 +202,7 @@ def test_notes_are_written_on_the_runners_machine_and_read_on_both(peers: Peers)
     assert copy.is_relative_to(peers.there.folder)
 
 
-def test_a_message_to_what_is_no_task_at_work_is_not_sent(peers: Peers) -> None:
+def test_a_message_to_a_task_that_does_not_run_is_not_sent(peers: Peers) -> None:
     before = peers.fleet().require(peers.a).peer_messages
     peers.send_contexts()
     path = peers.here.paths.context(peers.a)

@@ -35,7 +35,7 @@ def site() -> Iterator[MachinePlan]:
     site.close()
 
 
-def test_a_task_there_learns_of_its_peer_here_and_writes_to_it(site: MachinePlan) -> None:
+def test_a_task_there_knows_its_peer_here_and_writes_to_it(site: MachinePlan) -> None:
     site.start()
     site.until(lambda now: now.of("tokens").state is TaskState.DONE)
 

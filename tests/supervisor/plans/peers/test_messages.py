@@ -45,24 +45,24 @@ def names(wanted: str, teller: int = 0) -> list[str]:
     return [found.name for found in find_peers(CREW, CREW.sessions[teller], wanted, {})]
 
 
-def test_wave_means_those_beside_it_that_run() -> None:
+def test_wave_means_the_running_peers_of_the_same_wave() -> None:
     assert ["parser", "printer"] == names("wave")
 
 
 @pytest.mark.parametrize("wanted", ["2", "parser"])
-def test_one_is_meant_by_its_task_or_name_and_the_one_of_its_own_wave_first(wanted: str) -> None:
+def test_a_peer_is_addressed_by_task_or_name_with_its_own_wave_first(wanted: str) -> None:
     (found,) = find_peers(CREW, CREW.sessions[0], wanted, {})
 
     assert ("parser", 1) == (found.name, found.wave)
 
 
 @pytest.mark.parametrize(("wanted", "teller"), [("gone", 0), ("stranger", 0), ("lexer", 0), ("wave", 6), ("wave", 5)])
-def test_who_is_of_another_plan_or_runs_no_more_or_is_oneself_is_no_peer(wanted: str, teller: int) -> None:
+def test_an_agent_of_another_plan_an_ended_one_and_oneself_are_no_peers(wanted: str, teller: int) -> None:
     with pytest.raises(NotFoundError, match="peer"):
         names(wanted, teller)
 
 
-def test_a_shell_an_interpreter_and_a_plain_command_are_no_recipients_but_an_agent_of_the_users_own_is() -> None:
+def test_a_shell_an_interpreter_and_a_plain_command_are_no_recipients_but_a_users_own_agent_is() -> None:
     terminals = [
         peer(agent, n, mode=Mode.TMUX, agent=agent, program=program)
         for n, (agent, program) in enumerate(
@@ -107,7 +107,7 @@ async def test_a_message_waits_for_the_turns_end_is_marked_and_has_a_receipt(env
     assert ["peer"] == [fact.by for fact in facts if fact.prompt and fact.receipt.id == receipt.id]
 
 
-async def test_a_message_answers_no_request_whatever_it_says(env: Env) -> None:
+async def test_a_message_answers_no_request_whatever_its_text(env: Env) -> None:
     asking = await begun(env, "ask rm -rf build", S.ASKING)
 
     for text in ("y", "1", "allow", "\r", "yes\n"):
@@ -118,7 +118,7 @@ async def test_a_message_answers_no_request_whatever_it_says(env: Env) -> None:
     assert (S.ASKING, [ask.id for ask in asking.requests]) == (now.state, [ask.id for ask in now.requests])
 
 
-async def test_the_receiver_bounds_how_many_and_the_sender_how_long(env: Env) -> None:
+async def test_the_recipient_limits_the_number_and_the_sender_the_length(env: Env) -> None:
     idle = await begun(env, "hang", S.WORKING)
 
     for _ in range(MOST):
@@ -138,7 +138,7 @@ def test_a_name_cannot_forge_the_mark() -> None:
     assert ["hello"] == rest
 
 
-def test_notes_are_entries_of_whole_lines_in_order_and_stay_within_their_room(tmp_path: Path) -> None:
+def test_notes_are_whole_lines_in_order_and_bounded_in_size(tmp_path: Path) -> None:
     notes = tmp_path / "notes.md"
     write_note(notes, peer("lexer", 1), "Tokens are bytes.\x1b[31m", "10:00:00")
     write_note(notes, peer("parser", 2), "So be it.", "10:00:01")

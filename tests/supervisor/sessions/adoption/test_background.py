@@ -44,7 +44,7 @@ async def seen(env: Env, session: SessionId, *states: SessionState) -> Session:
     return await asyncio.to_thread(until, look, what="a state of the session")
 
 
-async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> None:
+async def test_a_background_session_is_listed_shown_once_and_closed(env: Env, config: Config) -> None:
     assert [("86f99758", "")] == [(one.id, one.adopted) for one in await list_sessions(env.paths, config)]
 
     session, _ = await adopt_background(env.paths, config, "fix the build")
@@ -68,7 +68,9 @@ async def test_one_is_listed_shown_once_and_closed(env: Env, config: Config) -> 
     assert not await asyncio.to_thread(psutil.pid_exists, now.pid or 0)
 
 
-async def test_a_missing_folder_is_listed_and_a_wide_name_is_cut_so_a_number_fits(env: Env, config: Config) -> None:
+async def test_a_missing_folder_is_listed_unchanged_and_a_wide_name_is_cut_so_that_a_number_fits(
+    env: Env, config: Config
+) -> None:
     gone, name = str(env.folder / "gone"), "語" * 39
     (env.folder / "list.json").write_text(
         json.dumps([{**LISTED, "id": id_, "name": name, "cwd": gone} for id_ in ("86f99758", "12345678")])
@@ -81,14 +83,14 @@ async def test_a_missing_folder_is_listed_and_a_wide_name_is_cut_so_a_number_fit
         assert (cut, cut, "/") == (named, now.name, now.workdir)
 
 
-async def test_one_that_is_not_there_is_not_adopted(env: Env, config: Config) -> None:
+async def test_a_missing_background_session_is_not_adopted(env: Env, config: Config) -> None:
     with pytest.raises(NotFoundError, match="no background session 'other'"):
         await adopt_background(env.paths, config, "other")
 
     assert () == (await asyncio.to_thread(read_fleet, env.paths)).sessions
 
 
-def test_a_claude_that_lists_nothing_is_named(tmp_path: Path) -> None:
+def test_a_claude_without_a_session_list_is_named(tmp_path: Path) -> None:
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\necho 'unknown option --json' >&2; exit 1\n")
     program.chmod(0o700)

@@ -23,7 +23,7 @@ def brings(tmp_path: Path) -> FolderConfig:
     return local
 
 
-async def test_only_what_is_trusted_is_offered_and_started(own: Paths, brings: FolderConfig) -> None:
+async def test_only_trusted_agents_are_offered_and_started(own: Paths, brings: FolderConfig) -> None:
     gateway, folder = LiveGateway(own), brings.root
     operations = await gateway.operations()
 

@@ -40,13 +40,15 @@ def folder_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("read_only_config")
-async def test_a_theme_that_cannot_be_written_down_is_refused_in_words(gateway: LiveGateway) -> None:
+async def test_a_theme_that_cannot_be_saved_is_refused_with_a_message(gateway: LiveGateway) -> None:
     operations = await gateway.operations()
     with pytest.raises(KasmonError, match=r"cannot write '.*config\.toml': No such file"):
         await operations.save_theme("nord", "ui.theme")
 
 
-async def test_settings_are_read_without_the_dashboards_folder(gateway: LiveGateway, folder_that_goes: Path) -> None:
+async def test_settings_are_read_also_without_the_dashboards_own_folder(
+    gateway: LiveGateway, folder_that_goes: Path
+) -> None:
     await asyncio.to_thread(folder_that_goes.rmdir)
     read = cast(AsyncGenerator[DashboardSettings, None], gateway.settings())
 
@@ -81,11 +83,11 @@ async def test_a_start_reads_the_folders_of_no_agents(gateway: LiveGateway, monk
         (MemoryUse(total_bytes=200, budget_bytes=230, proposed=(SessionId("abcdefgh"),)), True),
     ],
 )
-def test_a_small_change_of_the_memory_is_not_drawn(now: MemoryUse, is_drawn: bool) -> None:
+def test_a_small_change_of_the_memory_is_not_rendered(now: MemoryUse, is_drawn: bool) -> None:
     assert is_drawn is not now.looks_like(MemoryUse(total_bytes=200, budget_bytes=230))
 
 
-def test_a_small_change_that_crosses_the_budget_is_drawn() -> None:
+def test_a_small_change_that_crosses_the_budget_is_rendered() -> None:
     before, after = (MemoryUse(total_bytes=total, budget_bytes=200) for total in (199, 201))
 
     assert not after.looks_like(before)

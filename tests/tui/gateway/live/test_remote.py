@@ -68,7 +68,7 @@ async def test_a_branch_is_finished_there_as_it_was_planned(joined: TwoCommandLi
     assert work.repo.git("log", "-1", "--format=%an %B", "main^2").split("\n") == ["Ann -add", "with a body"]
 
 
-async def test_an_update_leaves_conflicts_there_and_a_discard_removes_its_worktree(
+async def test_an_update_leaves_conflicts_on_the_machine_and_a_discard_removes_the_worktree_there(
     joined: TwoCommandLines,
 ) -> None:
     work, said = await asyncio.to_thread(Worktree, joined, "docs"), list[str]()
@@ -89,7 +89,7 @@ async def test_an_update_leaves_conflicts_there_and_a_discard_removes_its_worktr
     assert not work.tree.exists()
 
 
-async def test_commits_that_are_pushed_there_are_replaced_only_if_that_is_said(joined: TwoCommandLines) -> None:
+async def test_commits_that_are_pushed_there_are_replaced_only_on_request(joined: TwoCommandLines) -> None:
     work = await asyncio.to_thread(Worktree, joined, "pushed")
     remote = Repo(joined.there.home / "remote")
     work.repo.git("remote", "add", "origin", str(remote.folder))
@@ -106,7 +106,7 @@ async def test_commits_that_are_pushed_there_are_replaced_only_if_that_is_said(j
     assert plan.steps[0].action == "update"
 
 
-async def test_hunks_are_reverted_staged_and_undone_there_if_they_are_as_displayed(
+async def test_hunks_are_reverted_staged_and_undone_on_the_machine_only_as_they_were_shown(
     joined: TwoCommandLines,
 ) -> None:
     work = await asyncio.to_thread(Worktree, joined, "hunks")
@@ -134,7 +134,9 @@ async def test_hunks_are_reverted_staged_and_undone_there_if_they_are_as_display
     assert work.repo.git("diff", "--cached", at=work.tree) == ""
 
 
-async def test_files_there_are_listed_for_completion_and_what_is_no_plain_name_is_not(joined: TwoCommandLines) -> None:
+async def test_files_on_the_machine_are_listed_for_completion_and_unusual_names_are_not(
+    joined: TwoCommandLines,
+) -> None:
     work = await asyncio.to_thread(Worktree, joined, "files")
     work.repo.commit("src/deep/main.py", at=work.tree)
     (work.tree / "x\x1b[31m\u202e.txt").write_text("")
@@ -147,7 +149,7 @@ async def test_files_there_are_listed_for_completion_and_what_is_no_plain_name_i
     assert sorted(listed.out.split()) == sorted(files)
 
 
-async def test_the_marks_of_branches_and_of_files_that_two_sessions_share_are_there(
+async def test_the_marks_of_branches_and_of_files_that_two_sessions_change_are_read_there(
     joined: TwoCommandLines,
 ) -> None:
     repo = Repo(joined.there.home / "marked")

@@ -45,7 +45,7 @@ def test_the_editor_opens_a_file_whose_name_is_no_utf8_by_its_own_name(session: 
     assert str(file) == find_editor(session, "caf\ufffd.txt", 3)[-1]
 
 
-def test_no_editor_opens_what_is_no_file_of_the_worktree(session: Session) -> None:
+def test_no_editor_opens_a_file_outside_of_the_worktree(session: Session) -> None:
     top = Path(session.workdir)
     (top / "link").symlink_to("/etc/passwd")
     (top / "folder").symlink_to("/etc")

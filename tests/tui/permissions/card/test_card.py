@@ -68,7 +68,7 @@ def asks(*requests: Request, **fields: Any) -> Fleet:
     return fleet(asking("fix-auth", *requests, **fields), working("docs"))
 
 
-async def test_the_whole_request_stands_on_the_card() -> None:
+async def test_the_card_shows_the_whole_request() -> None:
     async with run_app(kasmon(asks()), act=opened) as pilot:
         text = text_of(pilot.app)
 
@@ -91,7 +91,7 @@ async def test_the_time_of_a_request_that_is_corrected_is_corrected_on_the_card(
         assert [Decision.ALLOW] == [each.decision for each in answers(pilot)]
 
 
-async def test_what_may_be_cut_says_so_and_no_key_allows_it() -> None:
+async def test_a_request_that_may_be_cut_is_marked_and_no_key_allows_it() -> None:
     cut = command("fix-auth", "echo 1", may_be_cut=True, choices=(Decision.DENY,), rule="")
     async with run_app(kasmon(asks(cut)), act=opened) as pilot:
         text = text_of(pilot.app)
@@ -103,7 +103,7 @@ async def test_what_may_be_cut_says_so_and_no_key_allows_it() -> None:
         assert [] == answers(pilot)
 
 
-async def test_a_folder_that_does_not_fit_is_told_by_its_last_names() -> None:
+async def test_a_folder_that_does_not_fit_is_shown_by_its_last_names() -> None:
     async with run_app(kasmon(asks(workdir="/home/you/work/of/this/year/website")), (80, 24), act=opened) as pilot:
         assert "claude · sdk · …/year/website" in text_of(pilot.app)
 
@@ -127,7 +127,7 @@ async def test_no_other_key_approves() -> None:
             assert [] == answers(pilot), key
 
 
-async def test_the_card_is_deaf_when_it_appears_and_says_so() -> None:
+async def test_keys_do_not_count_when_the_card_appears_and_it_shows_that() -> None:
     async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         await pilot.pause()
@@ -146,7 +146,7 @@ async def test_the_card_is_deaf_when_it_appears_and_says_so() -> None:
         assert 1 == len(answers(pilot))
 
 
-async def test_it_is_deaf_again_after_the_count_changed() -> None:
+async def test_keys_do_not_count_again_after_the_number_of_requests_changed() -> None:
     first, second = command("fix-auth", "ls", ago=30), command("docs", "make", ago=10)
     async with kasmon(fleet(asking("fix-auth", first))).run_test() as pilot:
         card = await opened(pilot)
@@ -160,7 +160,7 @@ async def test_it_is_deaf_again_after_the_count_changed() -> None:
         assert ["fix-auth-1"] == [answer.request for answer in answers(pilot)]
 
 
-async def test_it_is_deaf_again_after_a_resize() -> None:
+async def test_keys_do_not_count_again_after_a_resize() -> None:
     async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         await pilot.resize_terminal(100, 40)
@@ -169,7 +169,7 @@ async def test_it_is_deaf_again_after_a_resize() -> None:
         assert not card.is_armed
 
 
-async def test_the_shown_request_never_changes_under_the_person() -> None:
+async def test_the_shown_request_never_changes_by_itself() -> None:
     shown, newer, older = (command(name, name, ago=ago) for name, ago in (("b", 20), ("c", 5), ("a", 60)))
     async with kasmon(fleet(asking("b", shown))).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
@@ -179,7 +179,7 @@ async def test_the_shown_request_never_changes_under_the_person() -> None:
         assert "2 of 3" in text_of(pilot.app)
 
 
-async def test_requests_are_shown_first_come_first_served() -> None:
+async def test_requests_are_shown_in_order_of_arrival() -> None:
     sessions = [asking(name, command(name, "ls", ago=ago)) for name, ago in (("b", 20), ("c", 5), ("a", 60))]
     async with kasmon(fleet(*sessions)).run_test() as pilot:
         for _ in range(3):
@@ -191,7 +191,7 @@ async def test_requests_are_shown_first_come_first_served() -> None:
         assert 1 == len(pilot.app.screen_stack)
 
 
-async def test_deny_asks_for_a_reason_and_tells_it() -> None:
+async def test_deny_opens_a_field_for_the_reason_and_sends_it() -> None:
     async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", *"not on Friday", "enter")
         await pilot.pause()
@@ -199,7 +199,7 @@ async def test_deny_asks_for_a_reason_and_tells_it() -> None:
         assert [(Decision.DENY, "not on Friday")] == [(each.decision, each.reason) for each in answers(pilot)]
 
 
-async def test_where_the_agent_is_not_told_why_none_is_asked_for() -> None:
+async def test_an_agent_that_receives_no_reason_opens_no_field() -> None:
     async with run_app(kasmon(asks(abilities=("asks",))), act=opened) as pilot:
         assert "with a reason" not in text_of(pilot.app)
         await pilot.press("d")
@@ -207,7 +207,7 @@ async def test_where_the_agent_is_not_told_why_none_is_asked_for() -> None:
         assert [(Decision.DENY, "")] == [(answer.decision, answer.reason) for answer in answers(pilot)]
 
 
-async def test_a_reason_is_told_by_a_click_too() -> None:
+async def test_a_click_sends_the_reason_too() -> None:
     async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", *"no")
         await pilot.pause()
@@ -219,7 +219,7 @@ async def test_a_reason_is_told_by_a_click_too() -> None:
         assert [(Decision.DENY, "no")] == [(each.decision, each.reason) for each in answers(pilot)]
 
 
-async def test_esc_in_the_reason_answers_nothing() -> None:
+async def test_esc_in_the_reason_field_sends_no_answer() -> None:
     async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", "a", "escape")
         await pilot.pause()
@@ -229,7 +229,7 @@ async def test_esc_in_the_reason_answers_nothing() -> None:
         assert [] == answers(pilot)
 
 
-async def test_esc_closes_and_the_request_waits_on() -> None:
+async def test_esc_closes_the_card_and_the_request_stays_open() -> None:
     async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await opened(pilot)
@@ -242,7 +242,7 @@ async def test_esc_closes_and_the_request_waits_on() -> None:
         assert "1 pending request" in text_of(app)
 
 
-async def test_edit_shows_what_would_run_before_it_may() -> None:
+async def test_edit_shows_the_new_input_before_it_can_be_allowed() -> None:
     async with run_app(kasmon(asks(command("fix-auth", "rm -rf build"))), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "rm -r build/cache"
@@ -260,7 +260,7 @@ async def test_edit_shows_what_would_run_before_it_may() -> None:
         ]
 
 
-async def test_esc_drops_the_edit_and_the_request_is_as_it_was() -> None:
+async def test_esc_discards_the_edit_and_the_request_is_unchanged() -> None:
     async with run_app(kasmon(asks(command("fix-auth", "rm -rf build"))), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "ls"
@@ -272,7 +272,7 @@ async def test_esc_drops_the_edit_and_the_request_is_as_it_was() -> None:
         assert [(Decision.ALLOW, None)] == [(each.decision, each.input) for each in answers(pilot)]
 
 
-async def test_esc_in_the_reason_comes_back_to_the_edited_request() -> None:
+async def test_esc_in_the_reason_field_returns_to_the_edited_request() -> None:
     async with run_app(kasmon(asks(command("fix-auth", "rm -rf build"))), act=opened) as pilot:
         await pilot.press("e")
         pilot.app.screen.query_one(TextArea).text = "ls"
@@ -284,7 +284,7 @@ async def test_esc_in_the_reason_comes_back_to_the_edited_request() -> None:
         assert "will run instead" in text_of(pilot.app)
 
 
-async def test_an_edit_that_cannot_be_stays_in_the_box_with_the_reason() -> None:
+async def test_an_invalid_edit_stays_in_the_box_with_the_reason() -> None:
     ask = request("fix-auth", tool="Fetch", input={"url": "https://example.com"})
     async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         await pilot.press("e")
@@ -296,12 +296,12 @@ async def test_an_edit_that_cannot_be_stays_in_the_box_with_the_reason() -> None
         assert '{"url": ' == pilot.app.screen.query_one(TextArea).text
 
 
-async def test_an_edit_stands_as_a_diff() -> None:
+async def test_an_edit_is_shown_as_a_diff() -> None:
     async with run_app(kasmon(asks(change("fix-auth"))), act=opened) as pilot:
         assert '42 -    name = Column("name", widest)' in text_of(pilot.app)
 
 
-async def test_a_long_request_is_approved_only_after_its_end_was_seen() -> None:
+async def test_a_long_request_is_allowed_only_after_its_end_was_shown() -> None:
     async with run_app(kasmon(asks(command("fix-auth", "; ".join([RISKY] * 2)))), (80, 24), act=opened) as pilot:
         assert "more lines)" in text_of(pilot.app)
         await pilot.press("a", "A", "e")
@@ -318,7 +318,7 @@ async def test_a_long_request_is_approved_only_after_its_end_was_seen() -> None:
 
 
 @pytest.mark.parametrize("ask", [command("a", "make"), question("a"), question("a", many=True), plan("a")])
-def test_how_much_is_below_is_said_exactly_where_there_is_more_than_the_rows_that_this_leaves(ask: Request) -> None:
+def test_the_exact_number_of_hidden_rows_is_shown_only_if_rows_are_hidden(ask: Request) -> None:
     """Else the line that says it makes room for the rows that it tells of, and both come and go by turns."""
     look = ThemeStyles(shipped(DEFAULT))
     for rows, ahead in ((many, ahead) for many in (1, 2, 3, 4, 5, 7, 12, 19) for ahead in range(1, many + 1)):
@@ -331,7 +331,7 @@ def test_how_much_is_below_is_said_exactly_where_there_is_more_than_the_rows_tha
             assert height == len(card.head) + len(card.notes) + len(card.choices) + card.body_rows
 
 
-async def test_in_a_low_window_a_card_stands_still_and_shows_all_that_there_is_room_for() -> None:
+async def test_in_a_low_window_a_card_keeps_its_size_and_shows_all_that_fits() -> None:
     async with run_app(kasmon(asks(question("fix-auth"))), (60, 16), act=opened) as pilot:
         shown = text_of(pilot.app)
 
@@ -339,7 +339,7 @@ async def test_in_a_low_window_a_card_stands_still_and_shows_all_that_there_is_r
             assert line in shown
 
 
-async def test_a_long_request_may_be_denied_unread() -> None:
+async def test_a_long_request_may_be_denied_without_reading() -> None:
     async with run_app(kasmon(asks(command("fix-auth", RISKY))), (80, 24), act=opened) as pilot:
         await pilot.press("d", "enter")
         await pilot.pause()
@@ -348,7 +348,7 @@ async def test_a_long_request_may_be_denied_unread() -> None:
 
 
 @pytest.mark.parametrize("key", ["a", "A"])
-async def test_hidden_characters_are_shown_and_approved_only_by_the_tools_letters(key: str) -> None:
+async def test_hidden_characters_are_shown_and_allowed_only_by_typing_the_tools_letters(key: str) -> None:
     async with run_app(kasmon(asks(command("fix-auth", HIDDEN))), act=opened) as pilot:
         assert "hidden characters" in text_of(pilot.app)
         assert "notes⟨U+202E⟩txt.sh⟨U+200B⟩" in text_of(pilot.app)
@@ -377,7 +377,7 @@ async def test_a_tools_letters_may_be_keys_that_scroll() -> None:
         assert [Decision.ALLOW] == [answer.decision for answer in answers(pilot)]
 
 
-async def test_secrets_are_not_on_the_card_and_no_rule_is_made_of_them() -> None:
+async def test_secrets_are_not_on_the_card_and_make_no_rule() -> None:
     app = kasmon(
         asks(command("fix-auth", f"curl -H 'Bearer {KEY}' --user hunter2hunter2 x")), secrets=["hunter2hunter2"]
     )
@@ -392,7 +392,7 @@ async def test_secrets_are_not_on_the_card_and_no_rule_is_made_of_them() -> None
         assert [] == answers(pilot)
 
 
-async def test_an_edit_sends_the_secrets_that_it_did_not_show() -> None:
+async def test_an_edit_sends_the_secrets_that_it_hid() -> None:
     async with run_app(kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}' x"))), act=opened) as pilot:
         await pilot.press("e")
         box = pilot.app.screen.query_one(TextArea)
@@ -434,7 +434,7 @@ async def test_a_question_may_take_several_answers() -> None:
         assert [expected] == [answer.labels for answer in answers(pilot)]
 
 
-async def test_each_answer_of_a_question_stands_with_what_it_means() -> None:
+async def test_each_option_of_a_question_is_shown_with_its_description() -> None:
     notes = ("No server, one file.", "", "Slow from 10,000 sessions on.")
     async with run_app(kasmon(asks(question("fix-auth", option_notes=notes))), act=opened) as pilot:
         lines = text_of(pilot.app).splitlines()
@@ -445,7 +445,7 @@ async def test_each_answer_of_a_question_stands_with_what_it_means() -> None:
         assert notes[2] in text_of(pilot.app)
 
 
-async def test_a_question_may_be_answered_in_own_words() -> None:
+async def test_a_question_may_be_answered_with_free_text() -> None:
     async with run_app(kasmon(asks(question("fix-auth", free_text=True))), act=opened) as pilot:
         assert "4 ○ Custom answer" in text_of(pilot.app)
         await pilot.press("2", "o", *"none of them", "enter", "enter")
@@ -460,7 +460,7 @@ async def test_a_question_may_be_answered_in_own_words() -> None:
         ]
 
 
-async def test_own_words_stand_beside_options_where_several_are_taken() -> None:
+async def test_free_text_is_offered_beside_options_when_several_are_allowed() -> None:
     asked = question("fix-auth", free_text=True, many=True)
     async with run_app(kasmon(asks(asked)), act=opened) as pilot:
         await pilot.press("1", "4", *"and backups", "enter")
@@ -472,7 +472,7 @@ async def test_own_words_stand_beside_options_where_several_are_taken() -> None:
         assert [(("SQLite in the state folder",), "and backups")] == sent
 
 
-async def test_a_question_without_options_takes_words_and_esc_leaves_them() -> None:
+async def test_a_question_without_options_accepts_text_and_esc_cancels_it() -> None:
     async with run_app(kasmon(asks(question("fix-auth", options=()))), act=opened) as pilot:
         await pilot.press("o", "x", "escape")
         await armed(pilot)
@@ -486,7 +486,7 @@ async def test_a_question_without_options_takes_words_and_esc_leaves_them() -> N
         assert [((), "Friday")] == [(each.labels, each.text) for each in answers(pilot)]
 
 
-async def test_a_question_without_own_words_has_no_line_for_them() -> None:
+async def test_a_question_without_free_text_has_no_line_for_it() -> None:
     async with run_app(kasmon(asks(question("fix-auth"))), act=opened) as pilot:
         await pilot.press("o", "4", "enter")
         await pilot.pause()
@@ -495,7 +495,7 @@ async def test_a_question_without_own_words_has_no_line_for_them() -> None:
         assert [] == answers(pilot)
 
 
-async def test_a_plan_is_approved_or_sent_back() -> None:
+async def test_a_plan_is_approved_or_rejected() -> None:
     async with run_app(kasmon(asks(plan("fix-auth"))), act=opened) as pilot:
         assert "Approve the plan" in text_of(pilot.app)
         await pilot.press("A", "e")
@@ -506,7 +506,7 @@ async def test_a_plan_is_approved_or_sent_back() -> None:
         assert [(Decision.DENY, "smaller")] == [(each.decision, each.reason) for each in answers(pilot)]
 
 
-async def test_what_kasmon_cannot_answer_gets_an_offer_to_go_there() -> None:
+async def test_a_request_that_kasmon_cannot_answer_offers_its_terminal() -> None:
     async with run_app(kasmon(asks(login("fix-auth"))), act=opened) as pilot:
         assert "kasmon cannot answer this request" in text_of(pilot.app)
         await pilot.press("a", "A", "d", "e")
@@ -542,7 +542,9 @@ async def test_what_kasmon_cannot_answer_gets_an_offer_to_go_there() -> None:
         ),
     ],
 )
-async def test_a_request_that_closed_elsewhere_says_so_and_takes_no_answer(closed: ClosedRequest, words: str) -> None:
+async def test_a_request_answered_elsewhere_reports_that_and_accepts_no_answer(
+    closed: ClosedRequest, words: str
+) -> None:
     async with kasmon(asks()).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         await show(pilot, fleet(idle("fix-auth", closed=(closed,)), working("docs")))
@@ -557,7 +559,7 @@ async def test_a_request_that_closed_elsewhere_says_so_and_takes_no_answer(close
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_a_card_that_rose_keeps_nobody_from_leaving(key: str) -> None:
+async def test_an_open_card_does_not_prevent_quitting(key: str) -> None:
     """Also right after the last request was answered elsewhere: no key is lost on what is over."""
     async with run_app(kasmon(asks()), act=opened) as pilot:
         await show(pilot, fleet(idle("fix-auth"), working("docs")))
@@ -567,7 +569,7 @@ async def test_a_card_that_rose_keeps_nobody_from_leaving(key: str) -> None:
         assert [] == answers(pilot)
 
 
-async def test_where_letters_or_a_reason_are_written_q_is_one_of_them() -> None:
+async def test_in_a_text_field_q_is_a_letter() -> None:
     async with run_app(kasmon(asks(command("fix-auth", HIDDEN, tool="Qsort"))), act=opened) as pilot:
         await pilot.press("d", "q")
         assert "q" == pilot.app.screen.query_one(Input).value
@@ -581,7 +583,7 @@ async def test_where_letters_or_a_reason_are_written_q_is_one_of_them() -> None:
         assert [Decision.ALLOW] == [answer.decision for answer in answers(pilot)]
 
 
-async def test_a_reason_half_written_is_dropped_when_the_request_closes() -> None:
+async def test_a_partly_typed_reason_is_discarded_when_the_request_closes() -> None:
     async with run_app(kasmon(asks()), act=opened) as pilot:
         await pilot.press("d", *"no")
         await show(pilot, fleet(idle("fix-auth"), working("docs")))
@@ -591,7 +593,7 @@ async def test_a_reason_half_written_is_dropped_when_the_request_closes() -> Non
         assert [] == answers(pilot)
 
 
-async def test_an_answer_that_is_refused_brings_the_request_back_and_says_why() -> None:
+async def test_a_refused_answer_restores_the_request_with_the_reason() -> None:
     async with kasmon(asks()).run_test(size=(120, 40), notifications=True) as pilot:
         gateway_of(pilot.app).refusing = StaleRequestError("fix-auth-1")
         await opened(pilot)
@@ -604,7 +606,7 @@ async def test_an_answer_that_is_refused_brings_the_request_back_and_says_why() 
         assert "Request 'fix-auth-1' has changed since it was" in text_of(app)
 
 
-async def test_a_click_counts_like_its_key_and_only_when_armed() -> None:
+async def test_a_click_counts_like_its_key_and_only_when_keys_count() -> None:
     async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         await pilot.pause()
@@ -623,7 +625,7 @@ async def test_a_click_counts_like_its_key_and_only_when_armed() -> None:
     ("word", "then"),
     [("Deny with a reason", "REASONING"), ("Edit, then allow", "EDITING"), ("Snooze", ""), ("close", "")],
 )
-async def test_of_keys_that_share_a_line_a_click_means_the_one_it_is_on(word: str, then: str) -> None:
+async def test_on_a_line_with_several_keys_a_click_means_the_one_under_it(word: str, then: str) -> None:
     async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         card = await armed(pilot)
@@ -638,7 +640,7 @@ async def test_of_keys_that_share_a_line_a_click_means_the_one_it_is_on(word: st
             assert 1 == len(pilot.app.screen_stack)
 
 
-async def test_typing_while_a_request_comes_answers_nothing() -> None:
+async def test_typing_while_a_card_opens_sends_no_answer() -> None:
     """Fifteen characters at 40 ms each, whenever the card comes up among them."""
     typed = "yes please aAdy"
     for at in range(0, len(typed), 3):
@@ -657,7 +659,7 @@ async def test_typing_while_a_request_comes_answers_nothing() -> None:
             assert [] == answers(pilot)
 
 
-async def test_changed_text_is_another_request_and_the_old_one_is_void() -> None:
+async def test_a_changed_text_is_another_request_and_the_old_one_is_void() -> None:
     old, new = command("fix-auth", "ls"), command("fix-auth", "rm -rf /", 2)
     async with kasmon(asks(old)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
@@ -669,7 +671,7 @@ async def test_changed_text_is_another_request_and_the_old_one_is_void() -> None
         assert [] == answers(pilot)
 
 
-async def test_later_requests_come_after_the_others() -> None:
+async def test_later_requests_are_shown_after_the_others() -> None:
     aside = msgspec.structs.replace(command("fix-auth", "ls", ago=60), later=True)
     other = command("fix-auth", "make", 2, ago=5)
     async with kasmon(asks(aside, other)).run_test() as pilot:
@@ -678,7 +680,7 @@ async def test_later_requests_come_after_the_others() -> None:
         assert other == card.request
 
 
-async def test_after_an_answer_the_same_sessions_next_request_comes_before_those_of_others() -> None:
+async def test_after_an_answer_the_same_sessions_next_request_has_priority() -> None:
     mine = (command("fix-auth", "ls", ago=90), command("fix-auth", "make", 2, ago=5))
     async with kasmon(fleet(asking("fix-auth", *mine, ago=90), asking("web", ago=60))).run_test() as pilot:
         card = await opened(pilot)
@@ -688,7 +690,7 @@ async def test_after_an_answer_the_same_sessions_next_request_comes_before_those
         assert mine[1] == card.request
 
 
-async def test_a_card_that_goes_on_to_another_session_says_so() -> None:
+async def test_a_card_that_moves_on_to_another_session_shows_that() -> None:
     async with run_app(kasmon(fleet(asking("fix-auth", ago=90), asking("web", ago=60))), act=opened) as pilot:
         assert "another session" not in text_of(pilot.app)
         await pilot.press("right")
@@ -706,7 +708,7 @@ async def test_a_card_that_goes_on_to_another_session_says_so() -> None:
         ("git  push origin staging", "differs in whitespace, in a secret, or further down"),
     ],
 )
-async def test_a_card_names_what_tells_a_request_from_a_nearly_equal_one(there: str, said: str) -> None:
+async def test_a_card_marks_the_difference_to_a_nearly_equal_request(there: str, said: str) -> None:
     one, other = command("fix-auth", "git push origin staging", ago=90), command("web", there, ago=60)
     async with kasmon(fleet(asking("fix-auth", one, ago=90), asking("web", other, ago=60))).run_test(
         size=(120, 40)
@@ -737,7 +739,7 @@ async def test_a_card_names_what_tells_a_request_from_a_nearly_equal_one(there: 
         ),
     ],
 )
-async def test_a_card_names_all_that_tells_it_apart_also_in_several_places(here: str, there: str, said: str) -> None:
+async def test_a_card_marks_all_differences_in_several_places(here: str, there: str, said: str) -> None:
     one, other = command("fix-auth", here, ago=90), command("web", there, ago=60)
     async with kasmon(fleet(asking("fix-auth", one, ago=90), asking("web", other, ago=60))).run_test(
         size=(120, 40)
@@ -747,20 +749,20 @@ async def test_a_card_names_all_that_tells_it_apart_also_in_several_places(here:
         assert f" looks like 2, web   {said}" in text_of(pilot.app)
 
 
-async def test_a_request_that_is_unlike_all_others_names_none() -> None:
+async def test_a_unique_request_has_no_marks() -> None:
     asks = fleet(asking("fix-auth", ago=90), asking("web", command("web", "ls", ago=60)))
     async with run_app(kasmon(asks), act=opened) as pilot:
         assert "looks like" not in text_of(pilot.app)
 
 
-async def test_requests_of_which_no_text_is_known_are_not_called_the_same() -> None:
+async def test_requests_with_unknown_text_are_not_reported_as_equal() -> None:
     one, other = (msgspec.structs.replace(login(name), shown="") for name in ("fix-auth", "web"))
     async with run_app(kasmon(fleet(asking("fix-auth", one), asking("web", other))), act=opened) as pilot:
         assert "kasmon cannot answer this request" in text_of(pilot.app)
         assert "looks like" not in text_of(pilot.app)
 
 
-async def test_a_difference_that_is_a_secret_is_not_on_the_card() -> None:
+async def test_a_secret_difference_is_not_on_the_card() -> None:
     """Also where the two begin alike, and what is left of one has no secret's shape any more."""
     asks = [command(name, f"curl -u key {key}") for name, key in (("one", KEY), ("two", KEY[:3] + "9" * len(KEY[3:])))]
     app = kasmon(fleet(*(asking(str(ask.session), ask) for ask in asks)))
@@ -769,7 +771,7 @@ async def test_a_difference_that_is_a_secret_is_not_on_the_card() -> None:
         assert not [part for part in (KEY[3:], "9999999") if part in text_of(app)]
 
 
-async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
+async def test_a_card_that_continues_below_shows_the_key_to_scroll() -> None:
     """One that chooses nothing, and that is in force."""
     long = "\n".join(f"echo {number}" for number in range(60))
     app = kasmon(asks(command("fix-auth", long)), settings=DashboardSettings(keys={"read_on": "tab"}))
@@ -787,7 +789,7 @@ async def test_a_card_that_goes_on_below_says_which_key_reads_on() -> None:
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20), (44, 20)])
-async def test_whatever_the_window_who_asks_and_all_that_can_be_answered_is_in_sight(size: tuple[int, int]) -> None:
+async def test_in_any_window_the_session_and_all_answers_are_visible(size: tuple[int, int]) -> None:
     """The rule to its last word, too."""
     rule = "Bash(git push --force-with-lease origin main && curl -fsS https://a.example)"
     async with run_app(kasmon(asks(command("fix-auth", "make", rule=rule))), size) as pilot:
@@ -801,7 +803,7 @@ async def test_whatever_the_window_who_asks_and_all_that_can_be_answered_is_in_s
 
 
 @pytest.mark.parametrize("size", [(120, 40), (60, 20)])
-async def test_an_answer_to_choose_is_shown_to_its_end(size: tuple[int, int]) -> None:
+async def test_an_answer_to_choose_is_shown_whole(size: tuple[int, int]) -> None:
     options = ("Keep it", f"Drop the old index {'and build a new one ' * 6}tonight")
     shown = question("fix-auth", options=options, shown="Which?", title="Which?")
     async with run_app(kasmon(asks(shown)), size) as pilot:
@@ -843,7 +845,7 @@ async def test_in_a_window_too_small_for_a_request_no_key_answers_it() -> None:
         assert 1 == len(answers(pilot))
 
 
-async def test_a_rule_that_no_window_holds_is_not_made_and_the_rest_is_answered_as_ever() -> None:
+async def test_a_rule_too_long_for_the_window_is_not_made_and_other_answers_work() -> None:
     shown = command("fix-auth", "make", rule="Bash commands " + "and more " * 400)
     async with run_app(kasmon(asks(shown)), (80, 24)) as pilot:
         await pilot.press("i")
@@ -857,7 +859,7 @@ async def test_a_rule_that_no_window_holds_is_not_made_and_the_rest_is_answered_
         assert [Decision.ALLOW] == [answer.decision for answer in answers(pilot)]
 
 
-async def test_answers_too_long_to_stand_below_are_in_the_text_to_read() -> None:
+async def test_answers_too_long_for_the_foot_are_in_the_text() -> None:
     options = tuple(f"{'a way that is told at length ' * 20}and ends in {end}" for end in ("joy", "tears"))
     async with run_app(kasmon(asks(question("fix-auth", options=options))), (80, 24)) as pilot:
         await pilot.press("i")
@@ -870,7 +872,7 @@ async def test_answers_too_long_to_stand_below_are_in_the_text_to_read() -> None
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-async def test_what_the_keys_of_a_card_do_stands_below_each_other(columns: int) -> None:
+async def test_the_actions_of_the_keys_are_one_per_line(columns: int) -> None:
     async with kasmon(asks()).run_test(size=(columns, 40)) as pilot:
         await opened(pilot)
         rows = text_of(pilot.app).splitlines()
@@ -921,7 +923,7 @@ LONG = command("fix-auth", "; ".join([RISKY] * 3))
     ],
     ids=["plain", "no rule", "secret", "unread", "question", "login", "deny only"],
 )
-async def test_a_key_that_does_not_count_says_why_and_the_next_one_takes_that_away(
+async def test_a_key_that_does_not_count_gives_the_reason_and_the_next_one_clears_it(
     asked: Request, reasons: dict[str, str]
 ) -> None:
     async with run_app(kasmon(asks(asked)), (100, 30), act=opened) as pilot:
@@ -940,7 +942,7 @@ async def test_a_key_that_does_not_count_says_why_and_the_next_one_takes_that_aw
         assert why not in text_of(pilot.app)
 
 
-async def test_a_key_that_comes_too_early_says_so() -> None:
+async def test_a_key_pressed_too_early_is_reported() -> None:
     async with run_app(kasmon(asks())) as pilot:
         await pilot.press("i")
         await pilot.pause()
@@ -950,7 +952,7 @@ async def test_a_key_that_comes_too_early_says_so() -> None:
         assert [] == answers(pilot)
 
 
-async def test_in_the_least_room_why_a_key_does_not_count_takes_the_last_row() -> None:
+async def test_in_the_smallest_window_the_reason_takes_the_last_row() -> None:
     async with run_app(kasmon(asks()), (50, 16), act=opened) as pilot:
         await pilot.press("y")
         await pilot.pause()

@@ -36,7 +36,7 @@ async def listed(pilot: Pilot[None]) -> PermissionCard:
     return await armed(pilot)
 
 
-def test_alike_is_what_says_the_same_or_falls_under_the_same_rule() -> None:
+def test_equal_requests_have_the_same_text_or_match_the_same_rule() -> None:
     same = command("x", "make", rule=""), command("y", "make", rule="")
     waiting = (ONE, TWO, THREE, OTHER, *same)
 
@@ -45,7 +45,7 @@ def test_alike_is_what_says_the_same_or_falls_under_the_same_rule() -> None:
     assert () == find_group(OTHER, waiting)
 
 
-def test_what_has_to_be_decided_alone_is_never_in_a_list() -> None:
+def test_a_request_to_be_decided_alone_is_never_in_a_group() -> None:
     hidden = command("x", HIDDEN, rule=""), command("y", HIDDEN, rule="")
     asks = question("x"), question("y")
     another_tool = command("z", "git push origin main", tool="Run", rule=RULE)
@@ -55,7 +55,7 @@ def test_what_has_to_be_decided_alone_is_never_in_a_list() -> None:
     assert () == find_group(ONE, (ONE, another_tool))
 
 
-async def test_the_list_shows_all_of_each_and_one_key_answers_each_for_itself() -> None:
+async def test_the_group_shows_each_request_whole_and_one_key_answers_each() -> None:
     async with run_app(kasmon(crowd(ONE, TWO, THREE, OTHER)), act=opened) as pilot:
         assert "T  answer 3 similar" in text_of(pilot.app)
         await pilot.press("T")
@@ -74,7 +74,7 @@ async def test_the_list_shows_all_of_each_and_one_key_answers_each_for_itself() 
         assert OTHER == card.request
 
 
-async def test_all_of_the_list_is_denied_with_one_reason() -> None:
+async def test_the_whole_group_is_denied_with_one_reason() -> None:
     async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
         await listed(pilot)
         await pilot.press("d", *"no", "enter")
@@ -84,7 +84,7 @@ async def test_all_of_the_list_is_denied_with_one_reason() -> None:
         assert 1 == len(pilot.app.screen_stack)
 
 
-async def test_a_list_takes_nothing_but_once_and_deny() -> None:
+async def test_a_group_accepts_only_once_and_deny() -> None:
     async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
         card = await listed(pilot)
         for key in ("enter", "A", "D", "c", "e", "z", "s", "T", "right", "1"):
@@ -95,7 +95,7 @@ async def test_a_list_takes_nothing_but_once_and_deny() -> None:
             assert "TOGETHER" == card.view.state.doing.name, key
 
 
-async def test_the_list_is_deaf_at_first_and_allowed_only_after_its_end_was_seen() -> None:
+async def test_keys_of_the_group_do_not_count_at_first_and_it_is_allowed_only_after_its_end_was_shown() -> None:
     many = [push(name, to="x" * 40, ago=40 - at) for at, name in enumerate("abcdefgh")]
     async with run_app(kasmon(crowd(*many)), (80, 24), act=opened) as pilot:
         await pilot.press("T", "a")
@@ -113,7 +113,7 @@ async def test_the_list_is_deaf_at_first_and_allowed_only_after_its_end_was_seen
         assert 8 == len(answers(pilot))
 
 
-async def test_esc_leaves_the_list_and_answers_nothing() -> None:
+async def test_esc_closes_the_group_without_an_answer() -> None:
     async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
         await listed(pilot)
         await pilot.press("d", "x", "escape", "escape")
@@ -126,7 +126,7 @@ async def test_esc_leaves_the_list_and_answers_nothing() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "another"])
-async def test_one_that_changed_meanwhile_is_left_and_that_is_said(first: bool) -> None:
+async def test_a_request_that_changed_meanwhile_is_left_out_and_reported(first: bool) -> None:
     """A changed request is another one; the list does not change under the person."""
     changed, kept = (ONE, TWO) if first else (TWO, ONE)
     anew = push(changed.session, "production", 2, ago=1)
@@ -145,7 +145,7 @@ async def test_one_that_changed_meanwhile_is_left_and_that_is_said(first: bool) 
         assert {kept.id, THREE.id} == {each.request for each in answers(pilot)}
 
 
-async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
+async def test_a_group_without_open_requests_closes() -> None:
     async with kasmon(crowd(ONE, TWO)).run_test(size=(120, 40)) as pilot:
         card = await listed(pilot)
         await show(pilot, fleet(idle("a"), idle("b")))
@@ -156,7 +156,7 @@ async def test_a_list_of_which_nothing_waits_any_more_is_over() -> None:
         assert ("OVER", []) == (card.view.state.doing.name, answers(pilot))
 
 
-async def test_nobody_is_listed_of_whom_it_is_not_known_what_must_not_stand_there() -> None:
+async def test_a_session_with_unknown_secrets_is_not_in_the_group() -> None:
     app = kasmon(crowd(ONE))
     async with run_app(app, act=opened) as pilot:
         gateway = gateway_of(app)

@@ -44,7 +44,7 @@ async def opened(pilot: Pilot[None]) -> PermissionCard:
     return await armed(pilot)
 
 
-async def test_always_is_what_the_menu_says_and_reaches_no_further() -> None:
+async def test_always_is_offered_as_in_the_menu_with_the_same_scope() -> None:
     ask = on_screen(1, "git push")
     async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         text = text_of(pilot.app)
@@ -57,7 +57,7 @@ async def test_always_is_what_the_menu_says_and_reaches_no_further() -> None:
         assert [Answer(request=ask.id, digest=ask.digest, decision=Decision.ALWAYS)] == answers(pilot)
 
 
-async def test_a_no_is_told_at_once_where_the_menu_hears_no_reason() -> None:
+async def test_a_denial_is_sent_at_once_if_the_menu_accepts_no_reason() -> None:
     ask = on_screen(1, "git push")
     async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         assert "with a reason" not in text_of(pilot.app)
@@ -67,7 +67,7 @@ async def test_a_no_is_told_at_once_where_the_menu_hears_no_reason() -> None:
         assert [Answer(request=ask.id, digest=ask.digest, decision=Decision.DENY)] == answers(pilot)
 
 
-async def test_where_the_menu_takes_a_reason_one_is_asked_for() -> None:
+async def test_if_the_menu_accepts_a_reason_its_field_opens() -> None:
     ask = msgspec.structs.replace(on_screen(1, "git push"), takes_reason=True)
     async with run_app(kasmon(asks(ask)), act=opened) as pilot:
         assert "Deny with a reason" in text_of(pilot.app)
@@ -78,7 +78,7 @@ async def test_where_the_menu_takes_a_reason_one_is_asked_for() -> None:
         assert [no] == answers(pilot)
 
 
-async def test_a_menu_of_several_choices_is_answered_with_those_that_were_picked() -> None:
+async def test_a_multiple_choice_is_answered_with_the_marked_options() -> None:
     ask = request(
         "fix-auth",
         1,
@@ -97,7 +97,7 @@ async def test_a_menu_of_several_choices_is_answered_with_those_that_were_picked
         assert [picked] == answers(pilot)
 
 
-async def test_enter_goes_to_its_terminal_and_approves_nothing() -> None:
+async def test_enter_opens_its_terminal_and_allows_nothing() -> None:
     async with run_app(kasmon(asks(on_screen(1, "git push"))), act=opened) as pilot:
         assert "Answer in terminal" in text_of(pilot.app)
         await pilot.press("enter")
@@ -106,7 +106,7 @@ async def test_enter_goes_to_its_terminal_and_approves_nothing() -> None:
         assert [] == answers(pilot)
 
 
-async def test_a_prompt_that_changed_is_said_on_the_card_of_what_stands_there_now() -> None:
+async def test_a_changed_prompt_is_reported_on_the_card_of_the_new_one() -> None:
     said = "The request changed and nothing was sent"
     first, second, third = on_screen(1, "git push"), on_screen(2, "rm -rf /"), on_screen(3, "git pull")
     async with kasmon(asks(first)).run_test(size=(120, 40), notifications=True) as pilot:

@@ -14,7 +14,7 @@ from tests.tui.permissions.card.test_card import KEY, answers, asks, opened
 PUSH = command("fix-auth", "git push origin main", rule="Bash(git push:*)")
 
 
-def test_a_rule_reaches_its_session_its_plan_or_its_project() -> None:
+def test_a_rule_applies_to_its_session_its_plan_or_its_project() -> None:
     alone, planned = idle("docs"), idle("docs", plan="p1")
 
     assert ["this session", "project /shop"] == [reach.words for reach in reaches(alone, "/shop")]
@@ -23,7 +23,7 @@ def test_a_rule_reaches_its_session_its_plan_or_its_project() -> None:
     assert "session" == find_next_scope("project", reaches(planned, "/shop"))
 
 
-async def test_never_denies_now_and_from_now_on_and_tells_why() -> None:
+async def test_never_denies_this_one_and_later_ones_with_the_reason() -> None:
     async with run_app(kasmon(asks(PUSH)), act=opened) as pilot:
         assert "Never: Bash(git push:*)" in text_of(pilot.app)
         await pilot.press("D")
@@ -47,7 +47,7 @@ async def test_cancel_denies_and_ends_the_turn() -> None:
         assert [Answer(request=PUSH.id, digest=PUSH.digest, decision=Decision.CANCEL)] == answers(pilot)
 
 
-async def test_what_a_request_does_not_take_is_not_offered_and_its_key_does_nothing() -> None:
+async def test_an_unsupported_answer_is_not_offered_and_its_key_does_nothing() -> None:
     plain = command("fix-auth", "ls", choices=(Decision.ALLOW, Decision.DENY), rule="")
     async with run_app(kasmon(asks(plain)), act=opened) as pilot:
         text = text_of(pilot.app)
@@ -68,7 +68,7 @@ async def test_what_a_request_does_not_take_is_not_offered_and_its_key_does_noth
         ("p1", 2, "project", "A", Decision.ALWAYS),
     ],
 )
-async def test_the_reach_is_chosen_on_the_card(
+async def test_the_scope_is_chosen_on_the_card(
     plan: str | None, presses: int, scope: str, key: str, decision: Decision
 ) -> None:
     """And the card is deaf after each change of it."""
@@ -89,7 +89,7 @@ async def test_the_reach_is_chosen_on_the_card(
         assert [(decision, scope)] == [(each.decision, each.scope) for each in answers(pilot)]
 
 
-async def test_the_next_request_begins_at_the_narrowest_reach() -> None:
+async def test_the_next_request_starts_with_the_narrowest_scope() -> None:
     first, second = PUSH, command("fix-auth", "make", 2, ago=5)
     async with run_app(kasmon(asks(first, second)), act=opened) as pilot:
         await pilot.press("s")
@@ -102,7 +102,7 @@ async def test_the_next_request_begins_at_the_narrowest_reach() -> None:
         assert ["project", "session"] == [each.scope for each in answers(pilot)]
 
 
-async def test_a_click_chooses_the_reach_it_is_on() -> None:
+async def test_a_click_chooses_the_scope_under_it() -> None:
     async with run_app(kasmon(asks(PUSH)), act=opened) as pilot:
         lines = text_of(pilot.app).splitlines()
         row = next(y for y, line in enumerate(lines) if "○ project" in line)
@@ -114,7 +114,7 @@ async def test_a_click_chooses_the_reach_it_is_on() -> None:
         assert ["project"] == [each.scope for each in answers(pilot)]
 
 
-async def test_no_rule_is_made_of_secrets_nor_of_an_edited_command() -> None:
+async def test_no_rule_is_made_of_secrets_or_of_an_edited_command() -> None:
     async with run_app(kasmon(asks(command("fix-auth", f"curl -H 'Bearer {KEY}'"))), act=opened) as pilot:
         assert "Never" not in text_of(pilot.app)
         await pilot.press("D", "s", "e")
@@ -128,7 +128,7 @@ async def test_no_rule_is_made_of_secrets_nor_of_an_edited_command() -> None:
         assert [] == answers(pilot)
 
 
-async def test_a_rule_that_no_window_holds_is_not_made_to_deny_either() -> None:
+async def test_a_denying_rule_too_long_for_the_window_is_not_made_either() -> None:
     shown = command("fix-auth", "make", rule=f"Bash({'and more ' * 400})")
     async with run_app(kasmon(asks(shown)), (80, 24), act=opened) as pilot:
         await pilot.press("D", "s")
@@ -138,7 +138,7 @@ async def test_a_rule_that_no_window_holds_is_not_made_to_deny_either() -> None:
         assert "READING" == (await armed(pilot)).view.state.doing.name
 
 
-async def test_the_agents_own_reason_stands_under_what_it_asks() -> None:
+async def test_the_agents_own_reason_is_below_its_request() -> None:
     reason = f"The build is stale. {KEY}\u202e"
     async with run_app(kasmon(asks(command("fix-auth", "make", why=reason))), act=opened) as pilot:
         text = text_of(pilot.app)

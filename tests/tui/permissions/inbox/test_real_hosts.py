@@ -70,7 +70,7 @@ def opened(dashboard: Dashboard, waiting: int) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_five_that_wait_outlive_their_dashboard_and_are_answered_in_the_inbox_of_the_next(home: Home) -> None:
+def test_five_requests_survive_their_dashboard_and_are_answered_in_the_inbox_of_the_next(home: Home) -> None:
     sessions = pending(home, *FIVE)
     with Dashboard(home) as dashboard:
         dashboard.shows("5 asking")
@@ -114,7 +114,7 @@ def test_five_that_wait_outlive_their_dashboard_and_are_answered_in_the_inbox_of
 
 
 @pytest.mark.timeout(120)
-def test_of_two_inboxes_one_wins_and_the_other_is_told_who(home: Home) -> None:
+def test_one_of_two_inboxes_wins_and_the_other_names_it(home: Home) -> None:
     sessions = pending(home, "docs", "cleaner", "store")
     with Dashboard(home) as one, Dashboard(home) as other:
         for dashboard in (one, other):
@@ -139,7 +139,7 @@ def test_of_two_inboxes_one_wins_and_the_other_is_told_who(home: Home) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_what_a_host_that_died_left_open_is_void_at_once(home: Home) -> None:
+def test_requests_of_a_dead_host_are_void_at_once(home: Home) -> None:
     sessions = pending(home, "docs", "cleaner")
     with Dashboard(home) as dashboard:
         opened(dashboard, 2)
@@ -152,7 +152,7 @@ def test_what_a_host_that_died_left_open_is_void_at_once(home: Home) -> None:
         dashboard.hides("rm -rf build")
 
 
-def test_q_right_after_the_last_was_answered_elsewhere_leaves(home: Home) -> None:
+def test_q_right_after_the_last_request_was_answered_elsewhere_quits(home: Home) -> None:
     """The card is still there, and says who; no key is lost on it."""
     sessions = pending(home, *FIVE)
     with Dashboard(home) as dashboard:

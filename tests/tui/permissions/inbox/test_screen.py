@@ -78,7 +78,7 @@ def said(pilot: Pilot[None]) -> list[tuple[str, Decision]]:
     return [(str(each.request), each.decision) for each in answers(pilot)]
 
 
-async def test_every_request_has_its_line_the_first_asked_first_those_set_aside_last() -> None:
+async def test_every_request_has_its_line_in_order_of_time_with_dismissed_ones_last() -> None:
     async with run_app(kasmon(desk_of_asks()), act=opened) as pilot:
         text = text_of(pilot.app)
 
@@ -96,7 +96,7 @@ async def test_every_request_has_its_line_the_first_asked_first_those_set_aside_
         assert 3 == text.count("3 similar")
 
 
-async def test_a_request_that_changes_before_the_list_is_drawn_is_in_it() -> None:
+async def test_a_request_that_changes_before_the_list_is_rendered_is_in_it() -> None:
     """On a busy machine the list is not mounted yet when the next change of the fleet arrives."""
     app = kasmon(desk_of_asks())
     async with run_app(app) as pilot:
@@ -110,7 +110,7 @@ async def test_a_request_that_changes_before_the_list_is_drawn_is_in_it() -> Non
         assert 8 == len(rows(pilot))
 
 
-def test_how_many_are_alike_is_what_a_list_of_them_would_hold() -> None:
+def test_the_number_of_equal_requests_is_that_of_their_group() -> None:
     aside = msgspec.structs.replace(push("e", ago=99), later=True)
     turned = push("f"), msgspec.structs.replace(push("g"), input={"command": "git push origin main"}, rule="")
     waiting = (ONE, TWO, OTHER, question("q"), command("h", HIDDEN), command("i", HIDDEN), aside, *turned)
@@ -120,7 +120,7 @@ def test_how_many_are_alike_is_what_a_list_of_them_would_hold() -> None:
     )
 
 
-async def test_the_keys_go_through_the_list_and_the_card_shows_where_they_are() -> None:
+async def test_keys_move_through_the_list_and_the_card_shows_the_selected_one() -> None:
     async with kasmon(crowd(ONE, TWO, THREE, OTHER)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         seen = [card.request.id]
@@ -132,7 +132,7 @@ async def test_the_keys_go_through_the_list_and_the_card_shows_where_they_are() 
         assert [] == answers(pilot)
 
 
-async def test_a_key_pressed_right_after_another_row_was_chosen_answers_nothing() -> None:
+async def test_a_key_pressed_right_after_a_move_sends_no_answer() -> None:
     """What it was meant for is not what stands there now."""
     async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await pilot.press("j", "a")
@@ -157,7 +157,7 @@ async def test_a_key_pressed_right_after_another_row_was_chosen_answers_nothing(
         (("z",), (Decision.LATER, "", "session")),
     ],
 )
-async def test_the_answers_and_their_keys_are_the_cards(
+async def test_the_answers_and_their_keys_are_those_of_the_card(
     keys: tuple[str, ...], answer: tuple[Decision, str, str]
 ) -> None:
     async with run_app(kasmon(crowd(OTHER)), act=opened) as pilot:
@@ -175,7 +175,7 @@ async def test_the_answers_and_their_keys_are_the_cards(
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (160, 50)])
-async def test_an_edit_is_written_and_looked_at_before_it_is_allowed(size: tuple[int, int]) -> None:
+async def test_an_edit_is_typed_and_shown_before_it_is_allowed(size: tuple[int, int]) -> None:
     async with run_app(kasmon(crowd(ONE, OTHER)), size, act=opened) as pilot:
         await pressed(pilot, "j")
         await pilot.press("e")
@@ -238,7 +238,7 @@ async def test_a_long_request_is_read_by_its_keys_and_allowed_only_after_its_end
         assert [("a-1", Decision.ALLOW)] == said(pilot)
 
 
-async def test_marked_ones_stand_on_the_card_all_of_them_and_one_key_answers_each() -> None:
+async def test_marked_requests_are_on_the_card_together_and_one_key_answers_each() -> None:
     async with kasmon(crowd(ONE, TWO, THREE, OTHER)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         await pressed(pilot, "space")
@@ -255,7 +255,7 @@ async def test_marked_ones_stand_on_the_card_all_of_them_and_one_key_answers_eac
         assert frozenset() == inbox_of(pilot).marks
 
 
-async def test_what_is_alike_is_marked_by_one_key_and_esc_takes_the_marks_away() -> None:
+async def test_equal_requests_are_marked_by_one_key_and_esc_clears_the_marks() -> None:
     async with kasmon(crowd(ONE, TWO, OTHER)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         await pressed(pilot, "T")
@@ -269,7 +269,7 @@ async def test_what_is_alike_is_marked_by_one_key_and_esc_takes_the_marks_away()
         assert [(Decision.DENY, "no")] * 2 == [(each.decision, each.reason) for each in answers(pilot)]
 
 
-async def test_what_is_not_alike_is_not_marked_and_that_is_said() -> None:
+async def test_a_different_request_is_not_marked_and_that_is_reported() -> None:
     async with run_app(kasmon(crowd(ONE, TWO, OTHER)), act=opened) as pilot:
         await pressed(pilot, "G", "space")
         assert "No similar pending requests." in text_of(pilot.app)
@@ -279,7 +279,7 @@ async def test_what_is_not_alike_is_not_marked_and_that_is_said() -> None:
         assert frozenset({ONE.id}) == inbox_of(pilot).marks
 
 
-async def test_one_of_the_marked_that_was_answered_elsewhere_gets_no_answer() -> None:
+async def test_a_marked_request_that_was_answered_elsewhere_gets_no_answer() -> None:
     async with run_app(kasmon(crowd(ONE, TWO, THREE)), act=opened) as pilot:
         await pressed(pilot, "T")
         await show(pilot, fleet(idle("b", closed=(elsewhere(TWO),)), *crowd(ONE, THREE).sessions))
@@ -297,7 +297,7 @@ def elsewhere(ask: Request, decision: Decision | None = Decision.DENY, by: str =
     return ClosedRequest(id=ask.id, decision=decision, by=by, at=NOW, who="/dev/pts/7 (pid 70)")
 
 
-async def test_who_answered_stands_there_for_a_few_moments() -> None:
+async def test_the_actor_of_an_answer_is_shown_for_a_few_moments() -> None:
     async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await show(pilot, fleet(asking("a", ONE), idle("d", closed=(elsewhere(OTHER),))))
         clock_of(pilot).forward(ANSWERED_S - 1)
@@ -311,7 +311,7 @@ async def test_who_answered_stands_there_for_a_few_moments() -> None:
         assert [ONE.id] == rows(pilot)
 
 
-async def test_the_shown_request_that_somebody_else_answers_says_who_and_takes_no_answer() -> None:
+async def test_a_shown_request_that_another_user_answers_names_them_and_accepts_no_answer() -> None:
     async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
         await show(pilot, fleet(idle("a", closed=(elsewhere(ONE),)), asking("d", OTHER)))
@@ -327,7 +327,7 @@ async def test_the_shown_request_that_somebody_else_answers_says_who_and_takes_n
         assert [OTHER.id] == rows(pilot)
 
 
-async def test_an_own_answer_is_on_its_way_until_the_log_says_whose_counts() -> None:
+async def test_an_own_answer_is_pending_until_the_log_shows_which_one_counts() -> None:
     async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await pilot.press("a")
         await pilot.pause()
@@ -338,7 +338,7 @@ async def test_an_own_answer_is_on_its_way_until_the_log_says_whose_counts() -> 
         assert "Allowed once by user at /dev/pts/1 (pid 1)." in text_of(pilot.app)
 
 
-async def test_an_answer_that_came_too_late_says_so_and_the_row_says_who_won() -> None:
+async def test_a_late_answer_is_reported_and_the_row_names_the_winner() -> None:
     async with run_app(kasmon(crowd(ONE, OTHER)), act=opened, notifications=True) as pilot:
         gateway_of(pilot.app).refusing = RequestClosedError(ONE.id, "user at /dev/pts/7 answered deny")
         await pilot.press("a")
@@ -350,7 +350,7 @@ async def test_an_answer_that_came_too_late_says_so_and_the_row_says_who_won() -
         assert "Denied by user at /dev/pts/7 (pid 70)." in text_of(pilot.app)
 
 
-async def test_a_request_whose_text_changed_is_another_one_and_says_so() -> None:
+async def test_a_request_whose_text_changed_is_another_one_and_marked() -> None:
     anew = push("a", 2, to="production", ago=1)
     async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
         card = await opened(pilot)
@@ -365,7 +365,7 @@ async def test_a_request_whose_text_changed_is_another_one_and_says_so() -> None
         assert [] == answers(pilot)
 
 
-async def test_what_was_set_aside_here_stands_at_the_end_and_can_be_answered() -> None:
+async def test_a_dismissed_request_is_at_the_end_and_can_be_answered() -> None:
     async with run_app(kasmon(crowd(ONE, OTHER)), act=opened) as pilot:
         await pilot.press("z")
         await pilot.pause()
@@ -379,7 +379,7 @@ async def test_what_was_set_aside_here_stands_at_the_end_and_can_be_answered() -
         assert [(ONE.id, Decision.LATER), (ONE.id, Decision.ALLOW)] == said(pilot)
 
 
-async def test_an_empty_inbox_says_so_and_fills_as_soon_as_somebody_asks() -> None:
+async def test_an_empty_inbox_reports_that_and_fills_with_the_first_request() -> None:
     async with run_app(kasmon(fleet(working("a"))), (80, 24)) as pilot:
         await pilot.press("I")
         await pilot.pause()
@@ -399,7 +399,7 @@ async def test_an_empty_inbox_says_so_and_fills_as_soon_as_somebody_asks() -> No
         assert 1 == len(pilot.app.screen_stack)
 
 
-async def test_esc_leaves_and_what_waits_does_not_rise_over_the_list() -> None:
+async def test_esc_quits_and_open_requests_do_not_open_a_card_over_the_list() -> None:
     async with kasmon(crowd(ONE, OTHER)).run_test(size=(120, 40)) as pilot:
         app = cast(Kasmon, pilot.app)
         await opened(pilot)
@@ -413,7 +413,7 @@ async def test_esc_leaves_and_what_waits_does_not_rise_over_the_list() -> None:
         assert "2 pending requests" in text_of(app)
 
 
-async def test_from_the_card_a_key_goes_to_the_list_at_the_same_request() -> None:
+async def test_on_the_card_a_key_moves_to_the_list_at_the_same_request() -> None:
     async with run_app(kasmon(crowd(ONE, OTHER))) as pilot:
         await pilot.press("i")
         await armed(pilot)
@@ -427,7 +427,7 @@ async def test_from_the_card_a_key_goes_to_the_list_at_the_same_request() -> Non
         assert OTHER.id == inbox_of(pilot).cursor
 
 
-async def test_while_the_request_has_the_keys_they_are_the_cards_and_tab_comes_back() -> None:
+async def test_while_the_card_has_the_focus_its_keys_count_and_tab_returns() -> None:
     async with kasmon(crowd(ONE, TWO)).run_test(size=(80, 24)) as pilot:
         card = await opened(pilot)
         await pressed(pilot, "tab", "j", "space")
@@ -443,7 +443,7 @@ async def test_while_the_request_has_the_keys_they_are_the_cards_and_tab_comes_b
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 50)])
-async def test_a_click_chooses_marks_and_answers(size: tuple[int, int]) -> None:
+async def test_a_click_selects_marks_and_answers(size: tuple[int, int]) -> None:
     async with kasmon(crowd(ONE, TWO, OTHER)).run_test(size=size) as pilot:
         card = await opened(pilot)
         await pilot.click("#requests", offset=(20, 2))
@@ -461,7 +461,7 @@ async def test_a_click_chooses_marks_and_answers(size: tuple[int, int]) -> None:
         assert [(ONE.id, Decision.ALLOW), (TWO.id, Decision.ALLOW)] == said(pilot)
 
 
-async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> None:
+async def test_a_click_on_the_key_bar_does_what_its_key_does() -> None:
     async with run_app(kasmon(crowd(ONE, TWO)), act=opened) as pilot:
         column = text_of(pilot.app).splitlines()[-1].index("space mark")
         await pilot.click(offset=(column, 39))
@@ -470,7 +470,7 @@ async def test_a_click_on_the_line_at_the_bottom_does_what_its_key_does() -> Non
         assert frozenset({ONE.id}) == inbox_of(pilot).marks
 
 
-async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
+async def test_secrets_are_in_no_row_and_nothing_is_shown_before_they_are_known() -> None:
     app = kasmon(crowd(command("a", f"curl -H 'Bearer {KEY}' --user hunter2hunter2")), secrets=["hunter2hunter2"])
     gateway_of(app).holding_cards = True
     async with run_app(app, (160, 50)) as pilot:
@@ -489,7 +489,7 @@ async def test_secrets_stand_in_no_row_and_nothing_is_shown_before_they_are_know
         assert "hunter2" not in text
 
 
-async def test_what_only_its_own_terminal_answers_is_gone_to_by_enter() -> None:
+async def test_enter_opens_the_terminal_of_a_request_that_only_it_can_answer() -> None:
     async with run_app(kasmon(crowd(login("gem"))), act=opened) as pilot:
         await pilot.press("enter")
         await pilot.pause()
@@ -498,7 +498,7 @@ async def test_what_only_its_own_terminal_answers_is_gone_to_by_enter() -> None:
         assert cast(Kasmon, pilot.app).main_view.has_class("-inside")
 
 
-async def test_help_opens_over_the_inbox_and_closes_to_it() -> None:
+async def test_help_opens_over_the_inbox_and_returns_to_it() -> None:
     async with run_app(kasmon(crowd(ONE)), act=opened) as pilot:
         await pilot.press("question_mark")
         await pilot.pause()
@@ -510,7 +510,7 @@ async def test_help_opens_over_the_inbox_and_closes_to_it() -> None:
 
 
 @pytest.mark.parametrize("size", [(60, 20), (44, 16), (200, 60)])
-async def test_whatever_the_window_an_answer_is_in_sight_or_it_says_that_there_is_no_room(
+async def test_in_any_window_an_answer_is_visible_or_the_lack_of_space_is_reported(
     size: tuple[int, int],
 ) -> None:
     async with run_app(kasmon(crowd(ONE, TWO, OTHER)), size) as pilot:
@@ -545,7 +545,7 @@ HOSTILE = {
 """Screen -> the keys that lead there from the inbox, and words that stand nowhere else."""
 
 
-async def test_nothing_hostile_is_markup_in_the_inbox() -> None:
+async def test_no_hostile_text_is_markup_in_the_inbox() -> None:
     stage = Stage(WORST, asks=True)
     async with run_app(stage.app, notifications=True) as pilot:
         stage.app.permissions.open_list()

@@ -13,7 +13,7 @@ def wrapped(width: int, *lines: str) -> ScrollbackBuffer:
     return buffer
 
 
-def test_lines_are_wrapped_by_their_cells() -> None:
+def test_lines_are_wrapped_by_cells() -> None:
     buffer = wrapped(5, "abcdefgh", "", "漢字漢x")
 
     assert [
@@ -42,7 +42,7 @@ def test_colours_are_kept_in_each_row_and_links_are_known_however_a_line_is_wrap
     assert ["https://a.example/x"] == [link.address for link in wrapped(6).links(4)]
 
 
-def test_a_cell_leads_to_its_character_and_back() -> None:
+def test_a_cell_maps_to_its_character_and_back() -> None:
     buffer = wrapped(5)
     for row, where in enumerate(buffer.rows):
         for at in range(where.start, where.end):
@@ -52,20 +52,20 @@ def test_a_cell_leads_to_its_character_and_back() -> None:
             assert spot == buffer.spot(row, buffer.cell_of(spot) + cell_len(buffer.texts[where.line][at]) - 1)
 
 
-def test_words_are_found_in_any_case_and_across_what_was_wrapped() -> None:
+def test_matches_are_found_in_any_case_and_across_wrapped_rows() -> None:
     assert [BufferMatch(0, 4, 7)] == wrapped(5).find("TWO")
     assert [BufferMatch(1, 0, 7)] == wrapped(2).find("red and")
     assert [] == wrapped(5).find("") == wrapped(5).find("[")
 
 
-def test_what_is_copied_has_no_breaks_and_no_blanks_of_its_own() -> None:
+def test_copied_text_has_no_added_breaks_or_blanks() -> None:
     buffer = wrapped(4)
 
     assert "two three\nred and bold\n\n漢字" == buffer.between(BufferPosition(3, 2), BufferPosition(0, 4))
     assert "bold" == buffer.between(BufferPosition(1, 8), BufferPosition(1, 14))
 
 
-def test_a_terminal_that_printed_nothing_can_be_read_too() -> None:
+def test_the_scrollback_of_a_silent_terminal_can_be_opened() -> None:
     buffer = ScrollbackBuffer(())
     buffer.wrap(80)
 

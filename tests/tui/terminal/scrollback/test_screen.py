@@ -53,7 +53,7 @@ async def reading(lines: Sequence[str] = LINES) -> AsyncIterator[Pilot[None]]:
         yield pilot
 
 
-async def test_it_begins_at_the_end_and_esc_leads_back_to_the_list() -> None:
+async def test_the_view_starts_at_the_end_and_esc_returns_to_the_list() -> None:
     async with reading() as pilot:
         assert "漢字 red text" in text_of(pilot.app)
         assert "line 204 of 204" in text_of(pilot.app)
@@ -64,7 +64,7 @@ async def test_it_begins_at_the_end_and_esc_leads_back_to_the_list() -> None:
         assert cast(Kasmon, pilot.app).list_has_keys
 
 
-async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_into_it() -> None:
+async def test_opened_inside_the_session_the_view_starts_at_the_same_row_and_returns_into_it() -> None:
     async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX)), panes={"docs": LINES}), (80, 24)) as pilot:
         await pilot.press("enter")
         await auntil(lambda: app.main_view.focused_inside)
@@ -87,7 +87,7 @@ async def test_from_within_the_session_it_begins_where_one_was_and_leads_back_in
         assert [b"z"] == [wish.data for wish in link.told if isinstance(wish, SendKeys)]
 
 
-async def test_the_program_gets_no_key_of_it() -> None:
+async def test_the_program_gets_no_key_of_the_view() -> None:
     async with reading() as pilot:
         await pilot.press("j", "k", "g", "x", "a", "enter")
         gateway = gateway_of(pilot.app)
@@ -95,7 +95,7 @@ async def test_the_program_gets_no_key_of_it() -> None:
         assert not [wish for wish in gateway.link.told if isinstance(wish, SendKeys)]
 
 
-async def test_top_end_and_pages() -> None:
+async def test_keys_move_to_the_top_the_end_and_by_pages() -> None:
     async with reading() as pilot:
         await pilot.press("g")
         await pilot.pause()
@@ -109,7 +109,7 @@ async def test_top_end_and_pages() -> None:
         assert "漢字" in text_of(pilot.app)
 
 
-async def test_words_are_found_upwards_shown_and_left_again() -> None:
+async def test_matches_are_found_upwards_shown_and_cleared() -> None:
     async with reading() as pilot:
         await pilot.press("/", *"line 11", "enter")
         await pilot.pause()
@@ -128,7 +128,7 @@ async def test_words_are_found_upwards_shown_and_left_again() -> None:
         assert isinstance(pilot.app.screen, ScrollbackScreen)
 
 
-async def test_words_that_are_not_there_are_said_not_to_be() -> None:
+async def test_a_search_without_matches_is_reported() -> None:
     async with reading() as pilot:
         await pilot.press("/", *"nowhere")
         await pilot.pause()
@@ -138,7 +138,7 @@ async def test_words_that_are_not_there_are_said_not_to_be() -> None:
         assert view_of(pilot).has_focus
 
 
-async def test_the_line_here_is_copied_whole_though_it_is_wrapped() -> None:
+async def test_the_line_at_the_cursor_is_copied_whole_though_it_is_wrapped() -> None:
     async with reading() as pilot:
         await pilot.press("/", *"to its end", "enter", "y")
         await pilot.pause()
@@ -176,7 +176,7 @@ async def test_the_whole_screen_is_copied() -> None:
         assert ["row 0\nrow 1\nrow 2\nrow 3\nrow 4"] == copied(pilot)
 
 
-async def test_a_link_is_opened_only_after_a_look_at_it() -> None:
+async def test_a_link_is_opened_only_after_a_confirmation() -> None:
     async with reading() as pilot:
         await pilot.press("/", *"see", "enter", "enter")
         await pilot.pause()
@@ -194,7 +194,7 @@ async def test_a_link_is_opened_only_after_a_look_at_it() -> None:
         assert ["https://a.example/path?x=1"] == opened(pilot)
 
 
-async def test_a_click_on_a_link_opens_nothing_but_the_look() -> None:
+async def test_a_click_on_a_link_opens_only_the_confirmation() -> None:
     async with reading() as pilot:
         view = view_of(pilot)
         await pilot.click(view, offset=(6, view.buffer.row_of(view.cursor) - view.top - 2))
@@ -204,7 +204,7 @@ async def test_a_click_on_a_link_opens_nothing_but_the_look() -> None:
         assert [] == opened(pilot)
 
 
-async def test_what_an_address_hides_is_shown() -> None:
+async def test_hidden_parts_of_an_address_are_shown() -> None:
     async with reading() as pilot:
         offer_link(cast(Kasmon, pilot.app), "https://аррӏе.example/\u202egpj")
         await pilot.pause()
@@ -217,7 +217,7 @@ async def test_what_an_address_hides_is_shown() -> None:
 
 
 @pytest.mark.parametrize("lines", [(), ("",)], ids=["nothing", "an empty line"])
-async def test_a_terminal_without_text_can_be_read_and_left(lines: Sequence[str]) -> None:
+async def test_a_terminal_without_text_can_be_opened_and_closed(lines: Sequence[str]) -> None:
     async with reading(lines) as pilot:
         await pilot.press("j", "k", "g", "G", "v", "l", "y", "Y", "/", "x", "enter", "n", "escape", "enter")
         await pilot.press("escape", "escape")
@@ -226,7 +226,7 @@ async def test_a_terminal_without_text_can_be_read_and_left(lines: Sequence[str]
         assert not isinstance(pilot.app.screen, ScrollbackScreen)
 
 
-async def test_why_a_terminal_cannot_be_read_is_said() -> None:
+async def test_the_reason_of_an_unreadable_terminal_is_shown() -> None:
     async with run_app(app := kasmon(fleet(working("docs", mode=Mode.TMUX))), (100, 24), notifications=True) as pilot:
         gateway_of(app).refusing = UnavailableError("its pane is gone.")
         await pilot.press("v")
@@ -236,7 +236,7 @@ async def test_why_a_terminal_cannot_be_read_is_said() -> None:
         assert "Its pane is gone" in text_of(app)
 
 
-async def test_a_smaller_window_keeps_the_cursor_in_sight() -> None:
+async def test_a_smaller_window_keeps_the_cursor_visible() -> None:
     async with reading() as pilot:
         await pilot.press("/", *"line 50", "enter")
         await pilot.resize_terminal(30, 12)
