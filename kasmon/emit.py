@@ -43,12 +43,12 @@ def main() -> int:
     return 0
 
 
-def _leave(words: list[str]) -> None:
+def _leave(arguments: list[str]) -> None:
     import json
 
-    path = words[0]
-    given = words[-1].encode() if len(words) > 1 and words[-1].lstrip().startswith("{") else _input()
-    said = json.loads(given) if given.strip() else {}
+    path = arguments[0]
+    given = arguments[-1].encode() if len(arguments) > 1 and arguments[-1].lstrip().startswith("{") else _input()
+    report = json.loads(given) if given.strip() else {}
     note: dict[str, object] = {
         "at": time.time(),
         "generation": os.environ.get("KASMON_GENERATION", ""),
@@ -56,18 +56,18 @@ def _leave(words: list[str]) -> None:
         "pids": _ancestors(),
     }
     for name, kept in KEPT.items():
-        value = said.get(name) if isinstance(said, dict) else None
+        value = report.get(name) if isinstance(report, dict) else None
         if isinstance(value, str) and kept not in note:
             note[kept] = value[:FIELD]
-    prompt = said.get("prompt") if isinstance(said, dict) else None
+    prompt = report.get("prompt") if isinstance(report, dict) else None
     if isinstance(prompt, str) and note.get("event") == "UserPromptSubmit":
         note["prompt"] = _digest(prompt)
-    failure = said.get("last_assistant_message") if isinstance(said, dict) else None
+    failure = report.get("last_assistant_message") if isinstance(report, dict) else None
     if isinstance(failure, str) and failure and note.get("event") == "StopFailure":
         note["text"] = failure[:FIELD]
     line = json.dumps(note, separators=(",", ":")).encode() + b"\n"
-    if isinstance(said, dict) and said.get("hook_event_name") == "PreToolUse":
-        called = json.dumps({**note, "input": said.get("tool_input")}, separators=(",", ":")).encode() + b"\n"
+    if isinstance(report, dict) and report.get("hook_event_name") == "PreToolUse":
+        called = json.dumps({**note, "input": report.get("tool_input")}, separators=(",", ":")).encode() + b"\n"
         line = called if len(called) <= CALL_BYTES else line
     _append(path, line)
 

@@ -151,9 +151,9 @@ class PlanNotFoundError(NotFoundError):
 
     def __init__(self, wanted: str, why: str = "") -> None:
         self.wanted = wanted
-        told = f": {why}." if why else "."
+        reason = f": {why}." if why else "."
         super().__init__(
-            f"there is no plan {wanted!r}{told}", hint="`kasmon plan ls` lists the plans that have been run."
+            f"there is no plan {wanted!r}{reason}", hint="`kasmon plan ls` lists the plans that have been run."
         )
 
 
@@ -428,8 +428,8 @@ class AgentLostError(SandboxError):
 
     def __init__(self, why: str, *, may_have_run: bool) -> None:
         self.may_have_run = may_have_run
-        told = "It is unknown whether the sandbox executed the request." if may_have_run else "Nothing was done."
-        super().__init__("the guest program in the sandbox does not respond", why, hint=told)
+        effect = "It is unknown whether the sandbox executed the request." if may_have_run else "Nothing was done."
+        super().__init__("the guest program in the sandbox does not respond", why, hint=effect)
 
 
 class SandboxUnreachableError(SandboxError):

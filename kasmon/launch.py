@@ -107,12 +107,12 @@ def find(program: str, variables: dict[str, str]) -> str:
     """
     paths = [""] if "/" in program else os.get_exec_path(variables)
     candidates = [os.path.join(place, program) for place in paths]
-    there = [path for path in candidates if os.path.isfile(path)]
-    for path in there:
+    existing = [path for path in candidates if os.path.isfile(path)]
+    for path in existing:
         if os.access(path, os.X_OK):
             return path
-    if there:
-        raise CannotLaunchError(f"{there[0]!a} is not executable", NOT_ALLOWED)
+    if existing:
+        raise CannotLaunchError(f"{existing[0]!a} is not executable", NOT_ALLOWED)
     raise CannotLaunchError(f"{program!a} was not found", NOT_FOUND)
 
 

@@ -162,12 +162,12 @@ class Paths(msgspec.Struct, frozen=True):
         Raises:
             UnsafeFolderError: if that folder is not private to the user.
         """
-        return self.given_runtime or _recorded(self.runtime_record) or self.runtime_record / "kasmon"
+        return self.given_runtime or _read_record(self.runtime_record) or self.runtime_record / "kasmon"
 
     @property
     def has_runtime(self) -> bool:
         """Whether the location of `runtime` is settled; otherwise `make()` settles it."""
-        return self.given_runtime is not None or _recorded(self.runtime_record) is not None
+        return self.given_runtime is not None or _read_record(self.runtime_record) is not None
 
     @property
     def config_file(self) -> Path:
@@ -244,10 +244,10 @@ class Paths(msgspec.Struct, frozen=True):
 
     def environment_variables(self) -> dict[str, str]:
         """Return the XDG variables that lead another process to the same paths, as far as these are settled."""
-        told = {"XDG_STATE_HOME": str(self.state.parent), "XDG_CONFIG_HOME": str(self.config.parent)}
+        variables = {"XDG_STATE_HOME": str(self.state.parent), "XDG_CONFIG_HOME": str(self.config.parent)}
         if self.has_runtime:
-            told["XDG_RUNTIME_DIR"] = str(self.runtime.parent)
-        return told
+            variables["XDG_RUNTIME_DIR"] = str(self.runtime.parent)
+        return variables
 
 
 def user_paths(environment: Mapping[str, str] | None = None) -> Paths:
@@ -263,10 +263,10 @@ def user_paths(environment: Mapping[str, str] | None = None) -> Paths:
     state = _xdg(variables, "XDG_STATE_HOME", home / ".local" / "state") / "kasmon"
     config = config_folder(variables)
     given = None if no_runtime_dir(variables) else Path(variables["XDG_RUNTIME_DIR"]) / "kasmon"
-    here = Paths(state=state, config=config, given_runtime=given)
+    paths = Paths(state=state, config=config, given_runtime=given)
     if given is None:
-        _recorded(here.runtime_record)
-    return here
+        _read_record(paths.runtime_record)
+    return paths
 
 
 def config_folder(variables: Mapping[str, str]) -> Path:
@@ -426,7 +426,7 @@ def _fits(runtime_home: Path) -> bool:
     return len(os.fsencode(runtime_home / "kasmon" / "12345678.sock")) <= SOCKET_PATH_BYTES
 
 
-def _recorded(record: Path) -> Path | None:
+def _read_record(record: Path) -> Path | None:
     """Return the runtime folder in the folder that *record* names; None if that is missing. Raises as `paths`."""
     try:
         recorded = Path(record.read_text("utf-8").strip())
@@ -443,7 +443,7 @@ def _record_runtime(record: Path) -> None:
     handle = os.open(record.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        if _recorded(record) is None:
+        if _read_record(record) is None:
             name = Path(tempfile.gettempdir(), "kasmon-12345678")
             made = tempfile.mkdtemp(prefix="kasmon-", dir=None if _fits(name) else "/tmp")
             write_private(record, f"{made}\n".encode())

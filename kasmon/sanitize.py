@@ -115,7 +115,7 @@ def clean_line(text: str) -> Clean:
     """Return *text* as one line: no line breaks, tabs or control characters, nothing invisible that no script uses."""
     if text.isascii() and text.isprintable():
         return Clean(text)
-    return Clean(_stripped(text, " ").replace("\t", " "))
+    return Clean(_strip(text, " ").replace("\t", " "))
 
 
 def first_line(text: str) -> str:
@@ -130,7 +130,7 @@ def clean_block(text: str) -> Clean:
     """
     if text.isascii() and text.isprintable():
         return Clean(text)
-    return Clean(_stripped(text, "\n"))
+    return Clean(_strip(text, "\n"))
 
 
 def clean_lines(text: str) -> Clean:
@@ -162,7 +162,7 @@ def visible(text: str) -> Clean:
     A whole `⟨hidden: 40 characters⟩` is kept as it is: a host wrote it (`host/journal/redaction.py`), and prevents an
     agent from imitating it.
     """
-    return Clean(_shown(text))
+    return Clean(_format_character(text))
 
 
 def has_hidden(text: str) -> bool:
@@ -182,7 +182,7 @@ def redact(text: str, secret_values: Iterable[str] = ()) -> tuple[Clean, int]:
         secret_values: those shorter than `KNOWN_LENGTH` are ignored. Tokens are recognised by their shape.
     """
     secrets = _secrets(text, secret_values)
-    return Clean(_shown(text, secrets)), len(secrets) + len(_marks(text, secrets))
+    return Clean(_format_character(text, secrets)), len(secrets) + len(_marks(text, secrets))
 
 
 def tokens(text: str) -> Iterator[tuple[int, int]]:
@@ -197,7 +197,7 @@ def hidden_mark(characters: int) -> str:
     return f"{HIDDEN}{characters} characters⟩"
 
 
-def _stripped(text: str, line_break: str) -> str:
+def _strip(text: str, line_break: str) -> str:
     if "\x1b" in text or re.search(_CONTROL, text):
         text = re.sub(_SEQUENCE, "", text)
     text = re.sub(_CONTROL, "", re.sub(_BREAK, line_break, text))
@@ -233,7 +233,7 @@ def _is_within_letters(line: str, at: int) -> bool:
     return before >= 0 and is_letter(before) and is_letter(at + 1)
 
 
-def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
+def _format_character(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
     if not secrets and text.isascii() and text.isprintable() and not text.endswith(" "):
         return text
     first, last = len(text) - len(text.lstrip("\n")), len(text.rstrip("\n"))
@@ -244,9 +244,12 @@ def _shown(text: str, secrets: Sequence[tuple[int, int]] = ()) -> str:
     whole |= {start: (end, text[start:end]) for start, end in _marks(text, secrets)}
     for start, (end, shown) in (*sorted(whole.items()), (len(text), (len(text), ""))):
         for match in notable.finditer(text, at, start):
-            here = match.start()
-            at_end = not first <= here < last
-            pieces += (text[at:here], _mark(match[0], text[here - 1 : here], text[here + 1 : here + 2], at_end))
+            position = match.start()
+            at_end = not first <= position < last
+            pieces += (
+                text[at:position],
+                _mark(match[0], text[position - 1 : position], text[position + 1 : position + 2], at_end),
+            )
             at = match.end()
         pieces += (text[at:start], shown)
         at = end

@@ -87,17 +87,17 @@ def find_line(text: str, path: Sequence[str | int]) -> int | None:
         path = path[:1]  # an element of a list that a key at the top sets
     wanted, number = (str(path[0]) if path else ""), (path[1] if len(path) > 1 else 0)
     key = next((str(step) for step in path[1:] if isinstance(step, str)), "")
-    seen, here, best = -1, not isinstance(number, int) or len(path) == 1, None
+    seen, is_match, best = -1, not isinstance(number, int) or len(path) == 1, None
     for at, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\[?\s*([\w-]+)(?:\.([\w-]+))?\s*\]", line):
             if header[1] == wanted and not header[2]:
                 seen += 1
-            here = header[1] == wanted and (seen == number or not isinstance(number, int))
-            if here and not header[2]:
+            is_match = header[1] == wanted and (seen == number or not isinstance(number, int))
+            if is_match and not header[2]:
                 best = at
-            elif here and header[2] == key:
+            elif is_match and header[2] == key:
                 return at
-        elif here or (len(path) == 1 and best is None):
+        elif is_match or (len(path) == 1 and best is None):
             setting = re.match(r"\s*([\w-]+)\s*=", line)
             if setting and setting[1] in (key, wanted if len(path) == 1 else key):
                 return at

@@ -149,5 +149,5 @@ def _write(path: Path, lines: list[str]) -> None:
     write_private(path, "\n".join(lines).encode())
 
 
-def _run_git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True)
+def _run_git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *WHO, *arguments], cwd=folder, check=True, capture_output=True)

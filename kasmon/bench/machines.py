@@ -62,7 +62,7 @@ def measure_keys(rounds: int, transport: Transport = "direct", keys: int = KEYS)
     Raises:
         UnavailableError: if what *transport* requires is missing here.
     """
-    here, there = list[float](), list[float]()
+    local_ms, remote_ms = list[float](), list[float]()
     with (
         terminals([("echo", program("echo"))]) as (remote, ids),
         scratch() as near,
@@ -70,16 +70,16 @@ def measure_keys(rounds: int, transport: Transport = "direct", keys: int = KEYS)
     ):
         letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")
         for _ in range(rounds):
-            for paths, times in ((remote, here), (near, there)):
+            for paths, times in ((remote, local_ms), (near, remote_ms)):
                 times += type_in_focus(environment(paths.environment_variables()), letters, keys, b"echo ")
     return Figure(
         name=f"focus on another machine{_over(transport)}, key to glyph, p95",
-        value=percentile(there, 0.95),
+        value=percentile(remote_ms, 0.95),
         unit="ms",
         target=2,
-        limit=percentile(here, 0.95),
+        limit=percentile(local_ms, 0.95),
         limit_name="on that machine",
-        samples=len(there),
+        samples=len(remote_ms),
     )
 
 

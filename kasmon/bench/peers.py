@@ -138,8 +138,10 @@ def _home() -> Iterator[Path]:
         for folder in ("work", "tmux"):
             (home / folder).mkdir(mode=0o700)
         identity = ("-c", "user.name=bench", "-c", "user.email=bench@example.org", "-c", "commit.gpgsign=false")
-        for words in (("init", "-q"), (*identity, "commit", "-q", "--allow-empty", "-m", "empty")):
-            subprocess.run(["git", *words], cwd=home / "work", env=_variables(home), check=True, capture_output=True)
+        for arguments in (("init", "-q"), (*identity, "commit", "-q", "--allow-empty", "-m", "empty")):
+            subprocess.run(
+                ["git", *arguments], cwd=home / "work", env=_variables(home), check=True, capture_output=True
+            )
         yield home
     finally:
         _end(home)

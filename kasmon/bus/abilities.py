@@ -133,23 +133,23 @@ def ability_of_control(kind: int) -> Ability:
 
 def ability_of_arguments(arguments: Sequence[str]) -> Ability:
     """Return what a client needs to run `kasmon ARGUMENTS`."""
-    word, *others = arguments or ("",)
+    command, *others = arguments or ("",)
     options = [each.partition("=")[0] for each in others if each.startswith("-")]
-    if word == "show" and not COMPLETED.isdisjoint(options):
+    if command == "show" and not COMPLETED.isdisjoint(options):
         return "prompt"
-    words = [each for each in others if not each.startswith("-")]
+    values = [each for each in others if not each.startswith("-")]
     is_act = (
-        (word in ACTS and len(words) > 1)
-        or (word in LISTS and not {"ls"}.issuperset(words))
-        or (word == "plan" and OF_PLAN.isdisjoint(others[:1]))
+        (command in ACTS and len(values) > 1)
+        or (command in LISTS and not {"ls"}.issuperset(values))
+        or (command == "plan" and OF_PLAN.isdisjoint(others[:1]))
     )
-    if word in LOOKS and LOOKS[word].issuperset(options) and not is_act:
+    if command in LOOKS and LOOKS[command].issuperset(options) and not is_act:
         return "see"
-    if word == "finish" and "--propose" in options and PROPOSAL.issuperset(options):
+    if command == "finish" and "--propose" in options and PROPOSAL.issuperset(options):
         return "prompt"
-    if word == "sandbox" and others and others[0] in OF_SANDBOX:
+    if command == "sandbox" and others and others[0] in OF_SANDBOX:
         return "sandbox"
-    return OF_WORD.get(word, OTHERWISE)
+    return OF_WORD.get(command, OTHERWISE)
 
 
 def check(ability: Ability | None, abilities: Collection[Ability]) -> None:

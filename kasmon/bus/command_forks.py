@@ -76,14 +76,14 @@ class CommandForks:
 
     def _send(self, message: bytes, stdin: bytes) -> "_SentCommand":
         """Send a request. Blocks."""
-        status, told = os.pipe()
+        status, status_writer = os.pipe()
         os.set_blocking(status, False)
         sent = _SentCommand(status, tempfile.TemporaryFile(), tempfile.TemporaryFile())  # noqa: SIM115 - `close`
         try:
             with tempfile.TemporaryFile() as given:
                 given.write(stdin)
                 given.seek(0)
-                descriptors = [given.fileno(), sent.stdout.fileno(), sent.stderr.fileno(), told]
+                descriptors = [given.fileno(), sent.stdout.fileno(), sent.stderr.fileno(), status_writer]
                 try:
                     socket.send_fds(self._connect(), [message], descriptors)
                 except (BrokenPipeError, ConnectionResetError):
@@ -93,7 +93,7 @@ class CommandForks:
             sent.close()
             raise
         finally:
-            os.close(told)
+            os.close(status_writer)
         return sent
 
     def _connect(self) -> socket.socket:

@@ -76,24 +76,24 @@ def main(argv: Sequence[str]) -> int:
     """Run the link to the machine that is the only argument; 0 also if another process runs it."""
     os.umask(0o077)
     process_log.configure()
-    here = user_paths()
+    paths = user_paths()
     try:
-        machine = read_machine(here, argv[0])
+        machine = read_machine(paths, argv[0])
     except (IndexError, KasmonError) as error:
         sys.stderr.write(f"{error}\n")
         return NotFoundError.exit_code
-    lock = HostLock(here.machine_lock(machine.name))
+    lock = HostLock(paths.machine_lock(machine.name))
     if not lock.acquire():
         return 0
     try:
-        asyncio.run(_run_link(here, machine))
+        asyncio.run(_run_link(paths, machine))
     finally:
         lock.let_go()
     return 0
 
 
-async def _run_link(here: Paths, machine: Machine) -> None:
-    ssh = load_or_default(here, log.warning).remote.ssh
+async def _run_link(paths: Paths, machine: Machine) -> None:
+    ssh = load_or_default(paths, log.warning).remote.ssh
 
     async def open_link(current: Machine) -> JoinedBus:
         if not current.cluster:
@@ -101,10 +101,10 @@ async def _run_link(here: Paths, machine: Machine) -> None:
         from kasmon.bus.nats.bus import open_nats_bus  # needs the extra `nats`
         from kasmon.bus.nats.leaf import load_reader
 
-        identity = await asyncio.to_thread(load_reader, here, current.cluster)
+        identity = await asyncio.to_thread(load_reader, paths, current.cluster)
         return await open_nats_bus(identity, current.name)
 
-    link = MachineLink(here, machine.name, open_link)
+    link = MachineLink(paths, machine.name, open_link)
     await run_until_signalled(link.run())
 
 

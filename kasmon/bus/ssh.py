@@ -118,9 +118,9 @@ async def _skip_preamble(stdout: asyncio.StreamReader) -> bool:
 
 async def _explain_end(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
-    said = (await process.stderr.read(LIMIT_BYTES)).decode("utf-8", "replace").strip().splitlines()
+    lines = (await process.stderr.read(LIMIT_BYTES)).decode("utf-8", "replace").strip().splitlines()
     code = await process.wait()
-    why = said[-1].strip().rstrip(".") if said else ""
+    why = lines[-1].strip().rstrip(".") if lines else ""
     if code in (126, 127):
         return f"kasmon cannot be run there ({why or f'exit code {code}'})"
     return why or f"ssh ended with exit code {code}"

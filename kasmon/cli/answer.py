@@ -83,7 +83,7 @@ def answer(
             hint="`kasmon inbox --json` prints all of it.",
         )
     _check(request, decision)
-    tool_input = None if edited is None else _edited(edited) if decision is Decision.EDIT else {}
+    tool_input = None if edited is None else _parse_edit(edited) if decision is Decision.EDIT else {}
     given = Answer(
         request=request.id,
         digest=digest,
@@ -236,17 +236,17 @@ def _check(request: Request, decision: Decision) -> None:
     check_decision(request, decision, (*request.choices, Decision.LATER))
 
 
-def _label(request: Request, said: str) -> str:
-    """Return the option that *said* names by its label, or its number from 1; otherwise *said*, which is no choice."""
-    if said in request.options or not (said.isascii() and said.isdecimal()):
-        return said
-    number = int(said)
-    return request.options[number - 1] if 0 < number <= len(request.options) else said
+def _label(request: Request, text: str) -> str:
+    """Return the option that *text* names by its label, or its number from 1; otherwise *text*, which is no choice."""
+    if text in request.options or not (text.isascii() and text.isdecimal()):
+        return text
+    number = int(text)
+    return request.options[number - 1] if 0 < number <= len(request.options) else text
 
 
-def _edited(said: str) -> dict[str, Any]:
+def _parse_edit(text: str) -> dict[str, Any]:
     try:
-        edited = json.loads(sys.stdin.read() if said == "-" else said)
+        edited = json.loads(sys.stdin.read() if text == "-" else text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the input is not valid JSON: {error}.") from error
     if not isinstance(edited, dict):

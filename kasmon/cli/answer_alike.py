@@ -45,8 +45,8 @@ def list_alike(wanted: str, *, wants_json: bool) -> None:
         say(*_lines(user_paths(), fleet, listed), f"digest of these {len(listed)}: {digest_of(listed)}")
 
 
-def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool, wants_json: bool) -> int:
-    """Answer *wanted* and all similar requests with the decision *said*; return the exit code.
+def answer_alike(wanted: str, decision_text: str, *, digest: str, reason: str, yes: bool, wants_json: bool) -> int:
+    """Answer *wanted* and all similar requests with the decision *decision_text*; return the exit code.
 
     Without *yes* and the *digest* of the list, all are shown and the user asked to confirm, on a terminal only. If one
     is answered elsewhere meanwhile, its error is printed and the others are still answered.
@@ -57,14 +57,14 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
         RefusedError: if there is no terminal, or no similar request.
         RequestClosedError, RequestNotFoundError: if it is not open.
     """
-    decision = parse_decision(said)
+    decision = parse_decision(decision_text)
     if decision not in TOGETHER:
         raise UsageError(
-            f"similar requests can be answered with {' or '.join(TOGETHER)}, not with {said!r}.",
+            f"similar requests can be answered with {' or '.join(TOGETHER)}, not with {decision_text!r}.",
             hint="Leave out --alike.",
         )
     if reason and decision is not Decision.DENY:
-        raise UsageError(f"{said!r} accepts no reason.", hint="Use --reason with deny.")
+        raise UsageError(f"{decision_text!r} accepts no reason.", hint="Use --reason with deny.")
     where = user_paths()
     fleet = read_fleet(where)
     _, request = meant(fleet, wanted)
@@ -72,7 +72,7 @@ def answer_alike(wanted: str, said: str, *, digest: str, reason: str, yes: bool,
     if not listed:
         raise UnableError(f"no other request is similar to {request.id!r}.", hint="Leave out --alike.")
     if any(decision not in each.choices for each in listed):
-        raise UnableError(f"not all of these requests accept {said!r}.", hint="Answer them one by one.")
+        raise UnableError(f"not all of these requests accept {decision_text!r}.", hint="Answer them one by one.")
     if digest and digest != digest_of(listed):
         raise StaleRequestError(f"{request.id} and similar requests")
     if not (yes and digest):

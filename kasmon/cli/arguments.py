@@ -101,14 +101,14 @@ def _parameter(name: str, hint: Any) -> CommandParameter:
     return CommandParameter(name, hint, arg)
 
 
-def parse(command: FunctionType, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]] | None:
-    """Return the arguments for *command*; None if cyclopts has to parse *words*."""
+def parse(command: FunctionType, tokens: Sequence[str]) -> tuple[list[Any], dict[str, Any]] | None:
+    """Return the arguments for *command*; None if cyclopts has to parse *tokens*."""
     signature = signature_of(command)
     values: dict[str, Any] = {}
     rest: list[Any] = []
     try:
-        for parameter, word in assign(signature, words):
-            value = _value(parameter, word)
+        for parameter, token in assign(signature, tokens):
+            value = _value(parameter, token)
             if parameter is signature.rest:
                 rest.append(value)
             elif parameter.is_list:
@@ -127,22 +127,22 @@ def parse(command: FunctionType, words: Sequence[str]) -> tuple[list[Any], dict[
     return [*given, *rest], values
 
 
-def assign(signature: Signature, words: Sequence[str]) -> Assignments:
-    """Return each of *words* that is a value with its parameter. Raises `NotPlainError` if cyclopts has to decide."""
+def assign(signature: Signature, tokens: Sequence[str]) -> Assignments:
+    """Return each of *tokens* that is a value with its parameter. Raises `NotPlainError` if cyclopts has to decide."""
     found: Assignments = []
     positions = iter(signature.words)
-    left = iter(words)
+    left = iter(tokens)
     are_options_over = False
-    for word in left:
-        flag, has_value, value = word.partition("=")
-        if word == "--" and not are_options_over:
+    for token in left:
+        flag, has_value, value = token.partition("=")
+        if token == "--" and not are_options_over:
             are_options_over = True
-        elif are_options_over or not word.startswith("-"):
-            found.append((_next(positions, signature), word))
-        elif word == "-":
+        elif are_options_over or not token.startswith("-"):
+            found.append((_next(positions, signature), token))
+        elif token == "-":
             if not (parameter := _next(positions, signature)).arg.hyphen:
                 raise NotPlainError
-            found.append((parameter, word))
+            found.append((parameter, token))
         elif (option := signature.options.get(flag)) is None or (option.type is bool and has_value):
             raise NotPlainError
         elif option.type is bool:

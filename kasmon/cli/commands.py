@@ -213,10 +213,10 @@ def call(arguments: list[str]) -> int | None:
         arguments = with_subcommand(arguments)
     if arguments and arguments[0] in LISTED and arguments[1:] in ([], ["--json"]):
         arguments.insert(1, "ls")
-    name, words = find(arguments)
+    name, command_arguments = find(arguments)
     if name or not arguments:
         command = load(COMMANDS[name] if name else DEFAULT)
-        if (parsed := parse(command, words)) is not None:
+        if (parsed := parse(command, command_arguments)) is not None:
             _enable_collector()
             code: int | None = command(*parsed[0], **parsed[1])
             return code

@@ -60,35 +60,35 @@ class CommandSummary(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def complete(words: Sequence[str]) -> int:
-    """Print the candidates for the last of *words*, and return the exit code."""
+def complete(arguments: Sequence[str]) -> int:
+    """Print the candidates for the last of *arguments*, and return the exit code."""
     offered: Completions = {}
     with contextlib.suppress(Exception):  # an error must not disturb the line that the user is typing
-        offered = _candidates(_joined(words))
+        offered = _candidates(_join_options(arguments))
     print("\n\x1fbegin")
     for candidate, what in offered.items():
         print(f"{clean_line(candidate)}\t{clean_line(what)}")
     return 0
 
 
-def _joined(words: Sequence[str]) -> list[str]:
-    """Return *words* with `--option=value` as one word, which bash splits."""
+def _join_options(arguments: Sequence[str]) -> list[str]:
+    """Return *arguments* with `--option=value` as one word, which bash splits."""
     result: list[str] = []
-    for word in words:
-        is_split = result and result[-1].startswith("-") and (word == "=" or result[-1].endswith("="))
-        result[-1:] = [result[-1] + word] if is_split else [*result[-1:], word]
+    for argument in arguments:
+        is_split = result and result[-1].startswith("-") and (argument == "=" or result[-1].endswith("="))
+        result[-1:] = [result[-1] + argument] if is_split else [*result[-1:], argument]
     return result
 
 
-def _candidates(words: Sequence[str]) -> Completions:
-    name, words = find(words)
-    if not name or not words:
+def _candidates(arguments: Sequence[str]) -> Completions:
+    name, arguments = find(arguments)
+    if not name or not arguments:
         return {}
-    flag, is_option, typed = words[-1].partition("=")
-    is_option = is_option if flag.startswith("-") and "--" not in words else ""
-    typed = typed if is_option else words[-1]
+    flag, is_option, typed = arguments[-1].partition("=")
+    is_option = is_option if flag.startswith("-") and "--" not in arguments else ""
+    typed = typed if is_option else arguments[-1]
     signature = msgspec.json.decode(PARAMETERS.read_bytes(), type=dict[str, CommandSummary])[name].signature()
-    *before, (parameter, _) = assign(signature, [*words[:-1], f"{flag}=" * bool(is_option) + CURSOR])
+    *before, (parameter, _) = assign(signature, [*arguments[:-1], f"{flag}=" * bool(is_option) + CURSOR])
     match parameter.arg.completer:
         case "sessions":
             return sessions(typed)

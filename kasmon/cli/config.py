@@ -36,10 +36,10 @@ def config(
         _print_explained(explained(where, explain), _folder_value(where, explain), wants_json=wants_json)
     elif key is not None:
         setting = explained(where, key)
-        print_answer(_written(setting.value), wants_json=wants_json, **_plain(setting))
+        print_answer(_format_toml(setting.value), wants_json=wants_json, **_plain(setting))
     else:
         found = settings(load(where))
-        lines = (f"{name} = {_written(set_to)}" for name, set_to in found.items())
+        lines = (f"{name} = {_format_toml(set_to)}" for name, set_to in found.items())
         file = str(where.config_file)
         print_answer(f"# {file}", *lines, wants_json=wants_json, file=file, settings=_plain(found))
 
@@ -57,29 +57,29 @@ def _check(where: Paths, key: str, config: Config) -> None:
 def _folder_value(where: Paths, key: str) -> dict[str, Any] | None:
     """Return the setting's value for the current folder if it differs, or the notice on the folder's config."""
     own = load(where)
-    here = in_folder(where, own, "")
-    if here.local is None:
+    settings = in_folder(where, own, "")
+    if settings.local is None:
         return None
     path = tuple(key.split("."))
-    if here.notice:
-        return {"origin": here.local.file, "counts": False, "notice": here.notice}
-    if (value := value_at(here.config, path)) == value_at(own, path):
+    if settings.notice:
+        return {"origin": settings.local.file, "counts": False, "notice": settings.notice}
+    if (value := value_at(settings.config, path)) == value_at(own, path):
         return None
-    return {"origin": here.local.file, "counts": True, "value": value}
+    return {"origin": settings.local.file, "counts": True, "value": value}
 
 
-def _print_explained(setting: ExplainedSetting, here: dict[str, Any] | None, *, wants_json: bool) -> None:
+def _print_explained(setting: ExplainedSetting, folder_value: dict[str, Any] | None, *, wants_json: bool) -> None:
     if wants_json:
-        print_json(**_plain(setting), here=here)
+        print_json(**_plain(setting), here=folder_value)
         return
-    say(f"{setting.key} = {_written(setting.value)}", f"  {setting.sentence}")
-    say(f"  default   {_written(setting.default)}", f"  from      {setting.origin}")
+    say(f"{setting.key} = {_format_toml(setting.value)}", f"  {setting.sentence}")
+    say(f"  default   {_format_toml(setting.default)}", f"  from      {setting.origin}")
     if setting.allowed:
         say(f"  allowed   {', '.join(setting.allowed)}")
-    if here is not None and here["counts"]:
-        say(f"  here      {_written(here['value'])}, from {here['origin']}")
-    elif here is not None:
-        note(here["notice"])
+    if folder_value is not None and folder_value["counts"]:
+        say(f"  here      {_format_toml(folder_value['value'])}, from {folder_value['origin']}")
+    elif folder_value is not None:
+        note(folder_value["notice"])
 
 
 def _plain(value: Any) -> Any:
@@ -88,6 +88,6 @@ def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _written(value: Any) -> str:
+def _format_toml(value: Any) -> str:
     """Return *value* in TOML syntax; empty if it is not set."""
     return "" if value is None else as_json(_plain(value))

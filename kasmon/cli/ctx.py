@@ -46,26 +46,26 @@ def send_to_peer(
     where = user_paths()
     fleet = read_fleet(where)
     teller = find(fleet, own_session(os.environ))
-    said = sys.stdin.read() if text == "-" else text or ""
-    if not said.strip():
+    message = sys.stdin.read() if text == "-" else text or ""
+    if not message.strip():
         raise UsageError("missing message.", hint="Usage: `kasmon tell PEER TEXT`, or `-` to read it from stdin.")
     context = context_of(where, teller.id)
     if wanted == NOTES and context is not None and context.machine:
-        asyncio.run(messages.hand_over(where, teller, NOTES, NOTES, said))
+        asyncio.run(messages.hand_over(where, teller, NOTES, NOTES, message))
         say(f"noted; {context.notes} shows it once the plan's runner has added it")
         return
     if wanted == NOTES:
         if teller.plan is None:
             raise UsageError(f"{teller.name!r} does not belong to a plan, so it has no notes.")
         path = PlanLog(where, teller.plan).notes
-        messages.write_note(path, teller, said, clock(time.time()))
+        messages.write_note(path, teller, message, clock(time.time()))
         say(f"noted in {path}")
         return
     recipients = messages.find_recipients(where, fleet, teller, wanted, programs(load_or_default(where)))
     receipts = []
     for peer in recipients:
         try:
-            receipts.append(asyncio.run(messages.send_to(where, teller, peer, said)))
+            receipts.append(asyncio.run(messages.send_to(where, teller, peer, message)))
         except KasmonError as error:
             if len(recipients) == 1 or isinstance(error, UsageError):
                 raise
@@ -115,7 +115,7 @@ def ctx(
             say(f"  {name:<7} {text}")
     if context is not None:
         say(f"  task    {context.task} {context.title}", f"  notes   {context.notes}")
-    say(*(f"  peer    {_words(peer, fleet)}" for peer in peers))
+    say(*(f"  peer    {_describe_peer(peer, fleet)}" for peer in peers))
 
 
 def own_session(variables: Mapping[str, str]) -> str:
@@ -131,9 +131,9 @@ def own_session(variables: Mapping[str, str]) -> str:
 def with_subcommand(arguments: Sequence[str]) -> list[str]:
     """Return *arguments* of `ctx`, with an empty remark added to a `--done` without one."""
     result: list[str] = []
-    for at, word in enumerate(arguments):
-        result.append(word)
-        if word == "--done" and (at + 1 == len(arguments) or arguments[at + 1].startswith("--")):
+    for at, argument in enumerate(arguments):
+        result.append(argument)
+        if argument == "--done" and (at + 1 == len(arguments) or arguments[at + 1].startswith("--")):
             result.append("")
     return result
 
@@ -149,16 +149,16 @@ def peers_of_plan(context: TaskContext, fleet: Fleet) -> list[dict[str, Any]]:
     return result
 
 
-def _words(peer: Mapping[str, Any], fleet: Fleet) -> str:
+def _describe_peer(peer: Mapping[str, Any], fleet: Fleet) -> str:
     """Return one peer as a line of text: its name, its state, its branch and files."""
     session = fleet.get(SessionId(peer["id"] or ""))
     state = (peer["state"] or peer["task_state"]) if session is None else state_words(session, utf8=is_utf8())
     task = f"task {peer['task']}"
-    words = f"{peer['name'] or peer.get('title')} ({peer['id'] or task}): {state}"
+    text = f"{peer['name'] or peer.get('title')} ({peer['id'] or task}): {state}"
     if peer.get("machine"):
-        words += f" on {peer['machine']}"
+        text += f" on {peer['machine']}"
     if peer.get("branch"):
-        words += f" on {peer['branch']}"
+        text += f" on {peer['branch']}"
     files = peer.get("files") or []
     more = f" and {len(files) - 5} more" if len(files) > 5 else ""
-    return f"{words}: {', '.join(files[:5])}{more}" if files else words
+    return f"{text}: {', '.join(files[:5])}{more}" if files else text

@@ -114,17 +114,17 @@ def wait(
     goal, where = states_in(for_), user_paths()
     fleet = read_fleet(where)
     ids = [find(fleet, name).id for name in sessions]
-    there = find_matching(fleet, ids, goal, any_)
-    if not there:
+    matches = find_matching(fleet, ids, goal, any_)
+    if not matches:
         import asyncio  # only where they are not yet in these states
 
         from kasmon.supervisor.fleet.wait import wait_for
 
-        there = asyncio.run(wait_for(where, ids, goal, any=any_, timeout_s=timeout))
+        matches = asyncio.run(wait_for(where, ids, goal, any=any_, timeout_s=timeout))
     if wants_json:
-        print_json(sessions=[session_object(session) for session in there])
+        print_json(sessions=[session_object(session) for session in matches])
     else:
-        say(*(f"{session.label} is {session.state}" for session in there))
+        say(*(f"{session.label} is {session.state}" for session in matches))
 
 
 def branches_of(sessions: Sequence[Session]) -> "dict[SessionId, BranchState]":
@@ -146,13 +146,13 @@ def ls_object(where: Paths) -> str:
     return as_json(answer(sessions=[session_object(session) for session in sessions]))
 
 
-def states_in(said: str | None) -> frozenset[SessionState]:
+def states_in(text: str | None) -> frozenset[SessionState]:
     """Return the states in a comma-separated list; all of them for None.
 
     Raises:
         UsageError: if one of them is no state, or there is none.
     """
-    return states_of(tuple(SessionState) if said is None else [word.strip() for word in said.split(",")])
+    return states_of(tuple(SessionState) if text is None else [word.strip() for word in text.split(",")])
 
 
 def chosen(

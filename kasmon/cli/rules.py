@@ -54,8 +54,8 @@ def rules(
 
 
 def line(rule: Rule) -> str:
-    id_, effect, words, scope, of, made = cells(rule)
-    return f"{id_}  {effect}  {words}  {scope} {of}  {made}"
+    id_, effect, text, scope, of, made = cells(rule)
+    return f"{id_}  {effect}  {text}  {scope} {of}  {made}"
 
 
 def cells(rule: Rule) -> tuple[str, str, str, str, str, str]:

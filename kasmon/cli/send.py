@@ -118,7 +118,7 @@ def send(
             listed, others = ([session_object(each) for each in group] for group in (sessions, left_out))
             print_json(recipients=listed, left_out=others)
         else:
-            say(*_listed(sessions, left_out))
+            say(*_list_recipients(sessions, left_out))
         return 0
     if is_filter and len(sessions) > 1 and not yes:
         _confirm(sessions, left_out, wants_json=wants_json)
@@ -206,9 +206,9 @@ def _report(
 def table(sessions: Sequence[Session], receipts: Sequence[Receipt]) -> list[str]:
     """Return the results of one prompt to several *sessions*, a line each."""
     names = [clean_line(session.label) for session in sessions]
-    room = max(map(cells, names))
+    name_cells = max(map(cells, names))
     return [
-        f"{name}{' ' * (room - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_reason(receipt)}"
+        f"{name}{' ' * (name_cells - cells(name))}  {receipt.id or '-':<12}  {receipt.state}{_reason(receipt)}"
         for name, receipt in zip(names, receipts, strict=True)
     ]
 
@@ -227,23 +227,23 @@ def recipients(
         UsageError: if the filter is invalid.
         RefusedError: if no session is left.
     """
-    said: dict[str, list[str]] = {"state": [], "wave": [], "agent": [], "tag": [], "plan": []}
+    filters: dict[str, list[str]] = {"state": [], "wave": [], "agent": [], "tag": [], "plan": []}
     for part in to.split(",") if to else ():
         name, _, value = part.strip().partition("=")
-        if name not in said or not value:
+        if name not in filters or not value:
             raise UsageError(
                 f"{part!r} is not a valid selector.",
                 hint="--to accepts state=STATE, wave=N, agent=NAME, tag=TAG and plan=ID, separated by commas.",
             )
-        said[name].append(value)
-    states = states_in(",".join(said["state"]) or None)
+        filters[name].append(value)
+    states = states_in(",".join(filters["state"]) or None)
     found = [
         session
-        for session in chosen(fleet, states, None, tags=",".join(said["tag"]) or None)
-        if (session.exists or (session.state is SessionState.HIBERNATED and said["state"]))
-        and (not said["wave"] or str(session.wave) in said["wave"])
-        and (not said["agent"] or session.agent in said["agent"])
-        and (not said["plan"] or session.plan in said["plan"])
+        for session in chosen(fleet, states, None, tags=",".join(filters["tag"]) or None)
+        if (session.exists or (session.state is SessionState.HIBERNATED and filters["state"]))
+        and (not filters["wave"] or str(session.wave) in filters["wave"])
+        and (not filters["agent"] or session.agent in filters["agent"])
+        and (not filters["plan"] or session.plan in filters["plan"])
     ]
     if not found:
         raise RefusedError(f"no running session matches {to!r}." if to else NONE_RUNS, hint="See `kasmon ls`.")
@@ -256,7 +256,7 @@ def recipients(
     return agents, [session for session in found if session not in agents]
 
 
-def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[str]:
+def _list_recipients(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[str]:
     rows = [(session.label, session.agent, session.state.value, session.workdir) for session in sessions]
     lines = aligned([("NAME", "AGENT", "STATE", "FOLDER"), *(tuple(map(clean_line, row)) for row in rows)])
     names = ", ".join(clean_line(session.label) for session in left_out)
@@ -266,7 +266,7 @@ def _listed(sessions: Sequence[Session], left_out: Sequence[Session]) -> list[st
 def _confirm(sessions: Sequence[Session], left_out: Sequence[Session], *, wants_json: bool) -> None:
     """List the recipients and have the user type `yes`. Raises `RefusedError`."""
     confirm(
-        _listed(sessions, left_out),
+        _list_recipients(sessions, left_out),
         f"Type yes to send the prompt to these {len(sessions)}",
         wants_json=wants_json,
         unasked=RefusedError(

@@ -185,16 +185,16 @@ def move(
 
     where = user_paths()
     session = find_here(read_fleet(where), wanted)
-    here = for_session(where, load(where), session.config_folder, session.agent)
-    if here.notice:
-        note(here.notice)
+    settings = for_session(where, load(where), session.config_folder, session.agent)
+    if settings.notice:
+        note(settings.notice)
     mode = session.mode if to is None else Mode(to)
     try:
-        asyncio.run(moved(where, here.config, session, mode, account, changes_permissions=change_permissions))
+        asyncio.run(moved(where, settings.config, session, mode, account, changes_permissions=change_permissions))
     except PermissionModeError as error:
         if wants_json or not _is_agreed(error):
             raise
-        asyncio.run(moved(where, here.config, session, mode, account, changes_permissions=True))
+        asyncio.run(moved(where, settings.config, session, mode, account, changes_permissions=True))
     now = find(read_fleet(where), session.id)
     if wants_json:
         print_json(session=session_object(now))
@@ -328,17 +328,17 @@ def new(
         wanted = msgspec.structs.replace(wanted, actor=declared.actor, limits=declared.limits)
     if chosen is not None:
         wanted = with_template(wanted, chosen)
-    here = for_session(where, config, "" if on else folder, wanted.agent)
-    if here.notice and not on:
-        note(here.notice)
+    settings = for_session(where, config, "" if on else folder, wanted.agent)
+    if settings.notice and not on:
+        note(settings.notice)
     if chosen is not None:
         text = "" if wanted.prompt else chosen.prompt
-        filled = with_prompt(here.config, wanted, text, parse_fields(field or ()))
+        filled = with_prompt(settings.config, wanted, text, parse_fields(field or ()))
         wanted = filled if text else wanted
     if not on:
         if wanted.account and not (wanted.agent or argv):
-            wanted = msgspec.structs.replace(wanted, agent=find_account(here.config, wanted.account).agent)
-        resolved = resolve(here.config, wanted.agent, wanted.mode, argv, sandbox=wanted.sandbox)
+            wanted = msgspec.structs.replace(wanted, agent=find_account(settings.config, wanted.account).agent)
+        resolved = resolve(settings.config, wanted.agent, wanted.mode, argv, sandbox=wanted.sandbox)
         wanted = msgspec.structs.replace(wanted, agrees=_confirm_sandbox(where, resolved, folder, agrees=yes))
 
     async def start(name: str) -> tuple[SessionId, Session | None]:
@@ -347,13 +347,13 @@ def new(
             from kasmon.supervisor.machines.delegation import start_there  # only for other machines
 
             return await start_there(where, on, named), None
-        session = await session_operations.create(where, here.config, named)
+        session = await session_operations.create(where, settings.config, named)
         return session, await find_early_exit(where, session)
 
     outcomes = run_side_by_side(names, start)
     if is_one and isinstance(outcomes[0], KasmonError):
         raise outcomes[0]
-    results, code = _report_started(read_fleet(where), outcomes, here.config, wants_json=wants_json)
+    results, code = _report_started(read_fleet(where), outcomes, settings.config, wants_json=wants_json)
     if wants_json:
         print_json(**(results[0] if is_one else {"results": results}))
     return code
@@ -442,10 +442,11 @@ def _exit_error_object(early: Session | None) -> dict[str, Any]:
 
 def _exit_error(session: Session) -> LaunchError:
     """Return the error for *session*, which ended immediately: with its exit status and its output."""
-    said = (session.end_why or session.last_line).removeprefix(AT_ONCE).lstrip(": ")
+    reason = (session.end_why or session.last_line).removeprefix(AT_ONCE).lstrip(": ")
     how = session.signal or (f"exit code {session.exit_code}" if session.exit_code is not None else "no exit code")
     return LaunchError(
-        f"session {session.name!r} exited immediately with {how}" + (f": {said}." if said else " and printed nothing."),
+        f"session {session.name!r} exited immediately with {how}"
+        + (f": {reason}." if reason else " and printed nothing."),
         hint=f"`kasmon read {session.id}` shows its last screen, `kasmon restart {session.id}` starts it again.",
     )
 

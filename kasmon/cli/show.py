@@ -66,18 +66,18 @@ def read(
         print(with_colours(line) if ansi else clean_block(line))
 
 
-def range_of(said: str | None) -> tuple[int | None, int | None]:
+def range_of(text: str | None) -> tuple[int | None, int | None]:
     """Return the ends of a range `A:B`; None is the buffer's beginning or end, negative counts from its end.
 
     Raises:
         UsageError: if it is invalid.
     """
-    if said is None:
+    if text is None:
         return None, None
-    start, colon, end = said.partition(":")
+    start, colon, end = text.partition(":")
     if not colon or not all(part in ("", "-") or _LINE.fullmatch(part) for part in (start, end)):
         raise UsageError(
-            f"{said!r} is not a range of lines.",
+            f"{text!r} is not a range of lines.",
             hint="A range is A:B; each is a line number, -N from the end, `-`, or empty.",
         )
     first, last = (None if part in ("", "-") else int(part) for part in (start, end))

@@ -132,12 +132,12 @@ def lines(sample: UsageSample, budget_bytes: int) -> list[str]:
     rows = [HEADS, *(_row(session, sample, utf8=utf8) for session in sample.rows)]
     freed = sum(each.freed_bytes or 0 for each in sample.rows if is_hibernated(each))
     of_budget = f" of {mb(budget_bytes)}" if budget_bytes else ""
-    words = [f"{len(sample.usages)} running", f"{mb(sample.memory_bytes)}{of_budget} of memory"]
-    words += [f"{sum(sample.processor.values()):.0f} % of a core", *([f"{mb(freed)} freed"] if freed else [])]
+    facts = [f"{len(sample.usages)} running", f"{mb(sample.memory_bytes)}{of_budget} of memory"]
+    facts += [f"{sum(sample.processor.values()):.0f} % of a core", *([f"{mb(freed)} freed"] if freed else [])]
     proposed = proposals(sample, budget_bytes)
     names = " ".join(each.id for each in proposed)
     advice = [f"Over the budget. To free memory: kasmon hibernate {names}"] if proposed else []
-    return [(" · " if utf8 else ", ").join(words), *aligned(rows), *advice]
+    return [(" · " if utf8 else ", ").join(facts), *aligned(rows), *advice]
 
 
 def proposals(sample: UsageSample, budget_bytes: int) -> Sequence[Session]:

@@ -41,7 +41,7 @@ def trust(
     if remove:
         return withdraw(folder, wants_json=wants_json)
     where = user_paths()
-    local = _brought(folder)
+    local = _find_config(folder)
     lines = describe_changes(load(where), local) or ("It has no effect.",)
     counts = TrustedFolders(where).counts(local)
     if not counts:
@@ -88,7 +88,7 @@ def withdraw(folder: str, *, wants_json: bool) -> None:
     print_answer(f"{root}: trust revoked", wants_json=wants_json, folder=root)
 
 
-def _brought(folder: str) -> FolderConfig:
+def _find_config(folder: str) -> FolderConfig:
     path = expanded(folder).absolute()
     if not path.is_dir():
         raise UsageError(f"the folder {str(path)!r} {'is not a folder' if path.exists() else 'does not exist'}.")

@@ -35,9 +35,11 @@ def describe_changes(config: Config, local: FolderConfig) -> tuple[str, ...]:
             lines += _of_template(name, template, is_new=name not in config.templates)
     lines += _of_worktree(config.worktree, after.worktree)
     table = tables(local)
-    said = table.get("worktree")
+    worktree = table.get("worktree")
     passed_over = sorted(table.keys() - COUNTED)
-    passed_over += sorted(f"worktree.{key}" for key in said if key not in OF_WORKTREE) if isinstance(said, dict) else []
+    passed_over += (
+        sorted(f"worktree.{key}" for key in worktree if key not in OF_WORKTREE) if isinstance(worktree, dict) else []
+    )
     if passed_over:
         lines.append(f"It is ignored for {', '.join(passed_over)}: only your own config applies there.")
     return tuple(lines)

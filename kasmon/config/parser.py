@@ -82,13 +82,13 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
     best: tuple[int, int | None] = (0, None)
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[\[?([^\[\]]+)\]", line):
-            here = table = _names(header[1])
+            current = table = _names(header[1])
         elif setting := re.match(r"""\s*((?:[\w.\s-]|"[^"]*"|'[^']*')+?)\s*=""", line):
-            here = (*table, *_names(setting[1]))
+            current = (*table, *_names(setting[1]))
         else:
             continue
-        if here == tuple(path[: len(here)]) and len(here) > best[0]:
-            best = (len(here), number)
+        if current == tuple(path[: len(current)]) and len(current) > best[0]:
+            best = (len(current), number)
     return best[1]
 
 
@@ -126,17 +126,17 @@ class _Reader:
         fields = {field.name: field for field in msgspec.structs.fields(base)}
         changes: dict[str, Any] = {}
         for name, value in table.items():
-            here = (*path, name)
+            key_path = (*path, name)
             if name not in fields:
-                raise self.error("unknown setting", here, sorted(fields))
-            if here == ("agents",):
-                changes[name] = self.profiles(getattr(base, name), value, here)
+                raise self.error("unknown setting", key_path, sorted(fields))
+            if key_path == ("agents",):
+                changes[name] = self.profiles(getattr(base, name), value, key_path)
             elif isinstance(known := getattr(base, name), msgspec.Struct):
-                changes[name] = self.struct(known, value, here)
+                changes[name] = self.struct(known, value, key_path)
             elif isinstance(known, dict) and isinstance(value, dict):
-                changes[name] = {**known, **self.table(value, fields[name].type, here)}
+                changes[name] = {**known, **self.table(value, fields[name].type, key_path)}
             else:
-                changes[name] = self.value(value, fields[name].type, here)
+                changes[name] = self.value(value, fields[name].type, key_path)
         return msgspec.structs.replace(base, **changes)
 
     def profiles(self, base: Mapping[str, Profile], table: object, path: tuple[str, ...]) -> Mapping[str, Profile]:
@@ -145,12 +145,12 @@ class _Reader:
             raise self.error("it must be a table", path)
         own: dict[str, Profile] = {}
         for name, entry in table.items():
-            here = (*path, name)
+            key_path = (*path, name)
             if not PROFILE_NAME.fullmatch(name):
-                raise self.error("a profile name may have up to 40 letters, digits, _, . and -", here)
-            own[name] = profile = self.struct(base.get(name, Profile()), entry, here)
+                raise self.error("a profile name may have up to 40 letters, digits, _, . and -", key_path)
+            own[name] = profile = self.struct(base.get(name, Profile()), entry, key_path)
             if not profile.program and name != "shell":
-                raise self.error("the profile has no program", here, ["program = ..."])
+                raise self.error("the profile has no program", key_path, ["program = ..."])
         lower = base if isinstance(base, ChainMap) else ChainMap(cast("dict[str, Profile]", base))
         return lower.new_child(own)  # so that kasmon's own profiles are read when they are used
 

@@ -143,7 +143,7 @@ def resolve(
         bypassing=is_bypassing((program, *command[1:], *flags)),
         tools=profile.tools,
         sandbox=_sandbox(agent, tier, backend),
-        confined=_confined(profile, program),
+        confined=_merge_confined(profile, program),
     )
 
 
@@ -246,7 +246,7 @@ def _resolve_command_line(
         bypassing=is_bypassing(argv),
         is_command=not agent and name not in config.agents and not _is_interactive_shell(name, argv[1:]),
         sandbox=_sandbox(name, tier, "tmux"),
-        confined=_confined(profile, Path(argv[0]).name),
+        confined=_merge_confined(profile, Path(argv[0]).name),
     )
 
 
@@ -310,7 +310,7 @@ def _profile(config: Config, agent: str) -> Profile:
     )
 
 
-def _confined(profile: Profile, program: str) -> SandboxConfig:
+def _merge_confined(profile: Profile, program: str) -> SandboxConfig:
     """Return the sandbox settings of *profile*; if it has none, those of the shipped profile for *program*."""
     return shipped_sandbox(find(program)) if profile.confined == SandboxConfig() else profile.confined
 

@@ -63,7 +63,7 @@ async def begin(paths: Paths) -> list[str]:
                 await _perform(paths, name, runs, sleeps=sleeps)
             except KasmonError as error:
                 failures.append(f"{name}: {error}")
-    if (tier := await asyncio.to_thread(_remembering)) is not None:
+    if (tier := await asyncio.to_thread(_find_snapshot_tier)) is not None:
         try:
             await _perform_kept(paths, tier)
         except KasmonError as error:
@@ -71,9 +71,9 @@ async def begin(paths: Paths) -> list[str]:
     return failures
 
 
-def end(inside: Paths) -> None:
-    """Remove all sandboxes of *inside*; those that cannot be ended are left."""
-    described = list(inside.sessions.glob("*/sandbox.json"))
+def end(paths: Paths) -> None:
+    """Remove all sandboxes of *paths*; those that cannot be ended are left."""
+    described = list(paths.sessions.glob("*/sandbox.json"))
     if not described:
         return
     from kasmon.sandbox import tiers
@@ -82,12 +82,12 @@ def end(inside: Paths) -> None:
     for path in described:
         with contextlib.suppress(KasmonError, OSError, msgspec.DecodeError):
             policy = msgspec.json.decode(path.read_bytes(), type=SandboxPolicy)
-            tiers.load(policy.tier, inside).forget(policy)
+            tiers.load(policy.tier, paths).forget(policy)
     with contextlib.suppress(OSError):
-        Jail(inside).host_folders.base.rmdir()
+        Jail(paths).host_folders.base.rmdir()
 
 
-def _remembering() -> Tier | None:
+def _find_snapshot_tier() -> Tier | None:
     """Return the tier with memory snapshots that seems usable here, without trying it; None if there is none."""
     from kasmon.paths import user_paths
     from kasmon.sandbox.microvm import image, qemu_program

@@ -126,28 +126,28 @@ def clear(folder: Path) -> None:
     deadline = time.monotonic() + CLEAR_S
     while True:
         _end(set().union(*map(_hosts, kasmons)))
-        for inside in kasmons:
-            sandboxes.end(inside)
-            if inside.tmux_socket.exists():
+        for paths in kasmons:
+            sandboxes.end(paths)
+            if paths.tmux_socket.exists():
                 with contextlib.suppress(KasmonError):
-                    TmuxServer(inside.tmux_socket).kill_server()
+                    TmuxServer(paths.tmux_socket).kill_server()
         shutil.rmtree(folder, ignore_errors=True)
         if (not folder.exists() and not any(map(_hosts, kasmons))) or time.monotonic() > deadline:
             return
 
 
-def _hosts(inside: Paths) -> set[int]:
-    """Return the host processes of *inside*, including those that hold no lock yet, and those of its cluster."""
-    cluster = f"{inside.state}/cluster/"
-    links = inside.machines.glob("*/link.lock")
-    locks = [inside.tmux_host_lock, inside.notifier_lock, *inside.sessions.glob("*/host.lock"), *links]
+def _hosts(paths: Paths) -> set[int]:
+    """Return the host processes of *paths*, including those that hold no lock yet, and those of its cluster."""
+    cluster = f"{paths.state}/cluster/"
+    links = paths.machines.glob("*/link.lock")
+    locks = [paths.tmux_host_lock, paths.notifier_lock, *paths.sessions.glob("*/host.lock"), *links]
     pids = {pid for path in locks if (pid := lock_holder(path))}
     for pid, state in find_processes_with("XDG_STATE_HOME"):
-        if state == str(inside.state.parent):
+        if state == str(paths.state.parent):
             with contextlib.suppress(psutil.Error):
-                words = psutil.Process(pid).cmdline()
-                is_kasmon = words[2:4] == ["-m", "kasmon"] and words[4:5] in SERVING
-                if is_kasmon or any(word.startswith(cluster) for word in words):
+                arguments = psutil.Process(pid).cmdline()
+                is_kasmon = arguments[2:4] == ["-m", "kasmon"] and arguments[4:5] in SERVING
+                if is_kasmon or any(word.startswith(cluster) for word in arguments):
                     pids.add(pid)
     return pids
 

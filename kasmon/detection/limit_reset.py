@@ -49,17 +49,17 @@ def _parse_words(text: str, now: float, zone: tzinfo | None) -> float | None:
     if clock is None and day is None:
         spans = _SPAN.findall(text)
         return now + sum(int(count) * _SECONDS[unit[0].lower()] for count, unit in spans) if spans else None
-    here = datetime.fromtimestamp(now, UTC).astimezone(zone)
+    local_time = datetime.fromtimestamp(now, UTC).astimezone(zone)
     try:
-        moment = here.replace(hour=0, minute=0, second=0, microsecond=0)
+        moment = local_time.replace(hour=0, minute=0, second=0, microsecond=0)
         if clock is not None:
             moment = moment.replace(hour=_parse_hour(clock), minute=int(clock[2] or 0), second=int(clock[3] or 0))
         if day is None:
-            return _to_timestamp(moment if moment > here else moment + timedelta(days=1), zone)
+            return _to_timestamp(moment if moment > local_time else moment + timedelta(days=1), zone)
         month = MONTHS.index(day[1].lower()) + 1
-        moment = moment.replace(year=int(day[3] or here.year), month=month, day=int(day[2]))
-        if day[3] is None and moment < here - timedelta(days=2):
-            moment = moment.replace(year=here.year + 1)
+        moment = moment.replace(year=int(day[3] or local_time.year), month=month, day=int(day[2]))
+        if day[3] is None and moment < local_time - timedelta(days=2):
+            moment = moment.replace(year=local_time.year + 1)
         return _to_timestamp(moment, zone)
     except ValueError:
         return None

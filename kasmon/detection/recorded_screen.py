@@ -152,9 +152,9 @@ def propose_rule(recorded: RecordedScreen, others: Iterable[RecordedScreen]) -> 
     for row in reversed(recorded.screen.rows):
         pattern = _pattern(row.text)
         if pattern and not any(re.search(pattern, other.text) for each in unlike for other in each.screen.rows):
-            lines = ["[[rule]]", f"name = {_quoted(recorded.case)}", "priority = 50", f"state = {_quoted(state)}"]
-            lines += [f"asking = {_quoted(asking)}"] if asking else []
-            return "\n".join([*lines, f"all = [{_quoted(pattern)}]"])
+            lines = ["[[rule]]", f"name = {_quote(recorded.case)}", "priority = 50", f"state = {_quote(state)}"]
+            lines += [f"asking = {_quote(asking)}"] if asking else []
+            return "\n".join([*lines, f"all = [{_quote(pattern)}]"])
     return ""
 
 
@@ -166,7 +166,7 @@ def _pattern(row: str) -> str:
     return "^\\s*" + re.sub(r"\d+", r"\\d+", re.sub(r"([^\w\s])", r"\\\1", text[:200])) + "\\s*$"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"'{text}'" if "'" not in text else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -84,9 +84,9 @@ class ScreenRegions:
         return self.find(landmark) is None and self.rows(area) is not None
 
     def _built_in(self, area: str) -> range | None:
-        words = area.split(" ")
-        count = int(words.pop()) if words[-1].isdigit() else None
-        match " ".join(words):
+        parts = area.split(" ")
+        count = int(parts.pop()) if parts[-1].isdigit() else None
+        match " ".join(parts):
             case "screen":
                 return range(self.shot.end)
             case "top":
@@ -101,7 +101,7 @@ class ScreenRegions:
         box = self._composer
         if box is None:
             return None
-        match " ".join(words):
+        match " ".join(parts):
             case "block above composer":
                 return self._block(box.start)
             case "above composer":

@@ -51,12 +51,12 @@ def compiled(source: str) -> re.Pattern[str]:
         pattern = re.compile(source)
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(f"it is not a valid pattern: {error}") from error
-    tried, ways = _compute_cost(source)
+    tried, branches = _compute_cost(source)
     if tried > MOST:
         raise PatternError(
             f"{tried} of its parts have no length limit, {MOST} are allowed: start it with ^, or write x++ for x+"
         )
-    if ways > MOST_WAYS:
+    if branches > MOST_WAYS:
         raise PatternError("too many of its parts are optional: write x?+ for x?")
     return pattern
 
@@ -67,7 +67,7 @@ def _compute_cost(source: str) -> tuple[int, int]:
     Raises:
         PatternError: if it contains a forbidden construct.
     """
-    tried, ways, before, has_repeat = 0, 1, "", False
+    tried, branches, before, has_repeat = 0, 1, "", False
     for match in _PIECE.finditer(source):
         kind, piece = str(match.lastgroup), match[0]
         if kind == "escape" and piece[1].isdigit():
@@ -83,10 +83,10 @@ def _compute_cost(source: str) -> tuple[int, int]:
             has_repeat = has_repeat or spread == 0
             if not (piece.endswith("+") and piece != "+"):
                 tried += spread == 0
-                ways *= spread or 1
+                branches *= spread or 1
         before = kind
     is_tied = source.startswith("^") and not _has_bare_branch(source)
-    return tried + (has_repeat and not is_tied), ways
+    return tried + (has_repeat and not is_tied), branches
 
 
 def _count_lengths(piece: str) -> int:

@@ -113,8 +113,8 @@ class ExecutionSession:
             self.id = await start_there(self._paths, spec.machine, wanted)
             return
         config = self._config if self._config is not None else await asyncio.to_thread(load_or_default, self._paths)
-        here = await asyncio.to_thread(for_session, self._paths, config, str(workdir), spec.agent)
-        config = here.config
+        settings = await asyncio.to_thread(for_session, self._paths, config, str(workdir), spec.agent)
+        config = settings.config
         mode = (await asyncio.to_thread(resolve, config, spec.agent, spec.mode, spec.argv)).mode
         wanted = msgspec.structs.replace(
             wanted, mode=mode if spec.mode else None, window=window(spec) if mode is Mode.TMUX else ""
@@ -309,8 +309,8 @@ class ExecutionSession:
         """
         wanted = states_of(states)
         session = await self._now()
-        (there,) = await wait_for(self._paths, [session.id], wanted, timeout_s=timeout_s)
-        return there
+        (reached,) = await wait_for(self._paths, [session.id], wanted, timeout_s=timeout_s)
+        return reached
 
     async def events(self, since: int = 0) -> AsyncIterator[tuple[Event, int]]:
         """Yield its events after *since*, oldest first, each with the byte offset behind it, as they are written.

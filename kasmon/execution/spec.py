@@ -22,7 +22,7 @@ HERE_ONLY: Final = {"plan": None, "title": "", "seed": 0, "speed": 1.0}
 
 def lines(start: str | int, end: str | int) -> tuple[int, int | None]:
     """Return the range as numbers, 0 for an open start in both modes. Raises `UsageError` for anything else."""
-    first, last = _bound(str(start), "start"), _bound(str(end), "end")
+    first, last = _parse_bound(str(start), "start"), _parse_bound(str(end), "end")
     return (0 if first is None else first), last
 
 
@@ -48,12 +48,12 @@ def check_scope(scope: str) -> None:
         raise UsageError(f"unknown scope {scope!r}.", hint=f"Scopes: {', '.join(get_args(Scope))}.")
 
 
-def _bound(said: str, which: str) -> int | None:
-    if said in WHOLE:
+def _parse_bound(text: str, which: str) -> int | None:
+    if text in WHOLE:
         return None
-    if not NUMBER.fullmatch(said):
-        raise UsageError(f"a range cannot {which} at {said!r}.", hint='A range starts and ends at "", "-", n or -n.')
-    return int(said)
+    if not NUMBER.fullmatch(text):
+        raise UsageError(f"a range cannot {which} at {text!r}.", hint='A range starts and ends at "", "-", n or -n.')
+    return int(text)
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):

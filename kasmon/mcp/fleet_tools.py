@@ -160,8 +160,8 @@ class FleetTools:
         lines = _number(given.get("lines", ""), "lines", 60, LINES)
         session = self._seen(given["session"])
         is_terminal = session.mode is Mode.TMUX
-        there = self._ask_elsewhere(session, _Lines, act="read", lines=lines) if is_terminal else None
-        read = there.lines if there else read_lines(self._paths, session, lines=lines)
+        answer = self._ask_elsewhere(session, _Lines, act="read", lines=lines) if is_terminal else None
+        read = answer.lines if answer else read_lines(self._paths, session, lines=lines)
         return _row(session) | {"text": clean_block("\n".join(read))}
 
     def _ask_elsewhere(self, session: Session, kind: type[Value], **fields: Any) -> Value | None:
@@ -183,13 +183,13 @@ class FleetTools:
             return await self._start_there(machine, given, worktree)
         if "folder" in given:
             raise UsageError("'folder' is one on another machine.", hint="A session of this machine gets yours.")
-        words = [f"--agent={agent}", f"--dir={own.workdir}", "--prompt=-"]
-        words += [] if worktree is None else ["--worktree" if worktree else "--no-worktree"]
-        words += [] if sandbox is None else [f"--sandbox={sandbox}"]
+        arguments = [f"--agent={agent}", f"--dir={own.workdir}", "--prompt=-"]
+        arguments += [] if worktree is None else ["--worktree" if worktree else "--no-worktree"]
+        arguments += [] if sandbox is None else [f"--sandbox={sandbox}"]
         name = check_name(given["name"])
         if name.startswith("-"):
             raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
-        await self._run_kasmon("new", name, *words, stdin=with_sender(own, given["prompt"]))
+        await self._run_kasmon("new", name, *arguments, stdin=with_sender(own, given["prompt"]))
         return _row(find((await asyncio.to_thread(read_fleet, self._paths)), name))
 
     async def _start_there(self, machine: str, given: Mapping[str, str], worktree: bool | None) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class FleetTools:
         session = started_session(machine, output)
         return _row((await asyncio.to_thread(read_fleet, self._paths)).require(session))
 
-    async def _run_kasmon(self, *words: str, stdin: str = "") -> None:
+    async def _run_kasmon(self, *arguments: str, stdin: str = "") -> None:
         """Run `kasmon WORDS`. What it starts is then no child of this process, which ends with the agent.
 
         Raises:
@@ -217,20 +217,20 @@ class FleetTools:
         """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "kasmon", *words, "--json"), stdin=pipe, stdout=pipe, stderr=pipe
+            *(sys.executable, "-P", "-m", "kasmon", *arguments, "--json"), stdin=pipe, stdout=pipe, stderr=pipe
         )
         output, _ = await process.communicate(stdin.encode())
         if process.returncode:
             try:
                 error = msgspec.json.decode(output, type=_Reply).error
             except msgspec.DecodeError:
-                error = _ReplyError(message=f"`kasmon {words[0]}` failed with exit code {process.returncode}.")
+                error = _ReplyError(message=f"`kasmon {arguments[0]}` failed with exit code {process.returncode}.")
             raise RefusedError(error.message, hint=error.hint or "")
 
     async def _prompt(self, name: str, text: str) -> dict[str, Any]:
         session = await asyncio.to_thread(self._child, name, "prompt")
-        if there := await asyncio.to_thread(self._ask_elsewhere, session, _SentPrompt, act="prompt", text=text):
-            return {"session": session.id, "receipt": there.receipt}
+        if answer := await asyncio.to_thread(self._ask_elsewhere, session, _SentPrompt, act="prompt", text=text):
+            return {"session": session.id, "receipt": answer.receipt}
         own = await asyncio.to_thread(self._own)
         if session.state is SessionState.HIBERNATED:
             await self._run_kasmon("restart", session.id)
@@ -247,8 +247,8 @@ class FleetTools:
 
     def _diff(self, name: str) -> dict[str, Any]:
         session = self._seen(name)
-        there = self._ask_elsewhere(session, _Diff, act="diff")
-        text = there.diff if there else diff_of(session)
+        answer = self._ask_elsewhere(session, _Diff, act="diff")
+        text = answer.diff if answer else diff_of(session)
         files = [{"file": each.name, "added": each.added, "removed": each.removed} for each in split(text)]
         cut = len(text) > DIFF_CHARACTERS
         return {"session": session.id, "files": files, "diff": text[:DIFF_CHARACTERS], "cut": cut}
@@ -268,9 +268,9 @@ class FleetTools:
                 return own, above, None
             return own, messages.find_recipients(self._paths, fleet, own, name, programs(self._config))[0], None
 
-        own, recipient, there = await asyncio.to_thread(find_recipient)
-        if there:
-            return {"session": recipient.id, "receipt": there.receipt}
+        own, recipient, machine = await asyncio.to_thread(find_recipient)
+        if machine:
+            return {"session": recipient.id, "receipt": machine.receipt}
         if isinstance(recipient, Starter):
             receipt = await messages.hand_over(
                 self._paths, own, recipient.id, recipient.checked_name, text, f"{recipient.machine} delivers it"

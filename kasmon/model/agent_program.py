@@ -29,10 +29,10 @@ def program_name(argv: Sequence[str]) -> str:
     """Return the name of the program that *argv* runs, in lower case and without its folder; empty if there is none."""
     if SCRIPTED in argv:
         return "scripted"
-    words = [PurePath(word).name.lower() for word in argv if not word.startswith("-") and "=" not in word]
-    while words and words[0] in RUNNERS:
-        words = words[1:]
-    return words[0].removesuffix(".exe").removesuffix(".js") if words else ""
+    names = [PurePath(word).name.lower() for word in argv if not word.startswith("-") and "=" not in word]
+    while names and names[0] in RUNNERS:
+        names = names[1:]
+    return names[0].removesuffix(".exe").removesuffix(".js") if names else ""
 
 
 def launched_program(launch: Launch) -> str:

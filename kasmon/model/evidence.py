@@ -127,13 +127,13 @@ def judge(signals: tuple[Signal, ...], now: float) -> StateVerdict:
     against = [other for other in others if not states & claims(other)]
     for other in others:
         if other is not deciding:
-            word = "disagrees" if other in against else "agrees"
-            lost.append(OverruledSignal(signal=other, why=f"{word}, lower priority"))
+            relation = "disagrees" if other in against else "agrees"
+            lost.append(OverruledSignal(signal=other, why=f"{relation}, lower priority"))
     if len(states) > 1 and first.source == "program" and not any(signal.source == "screen" for signal in present):
         states = frozenset({SessionState.IDLE})  # its screen cannot be read, so the program is the only source
     if len(states) > 1:
-        words = " or ".join(sorted(str(state) for state in states))
-        return _unsure(first, f"its {first.source} says {words}", lost)
+        state_names = " or ".join(sorted(str(state) for state in states))
+        return _unsure(first, f"its {first.source} says {state_names}", lost)
     (state,) = states
     doubts = _find_doubtful_times(deciding, state, against, present)
     if due := [(at, why) for at, why in doubts if at <= now]:
@@ -160,9 +160,9 @@ def claims(signal: Signal) -> frozenset[SessionState]:
         return frozenset()
     if signal.source == "process":
         return frozenset({WORDS[signal.value]} if signal.value in ("shell", "stopped") else ())
-    words = signal.value.split("|")
-    known = all(word in WORDS and word != "shell" for word in words)
-    return frozenset(WORDS[word] for word in words) if known else frozenset()
+    values = signal.value.split("|")
+    known = all(value in WORDS and value != "shell" for value in values)
+    return frozenset(WORDS[value] for value in values) if known else frozenset()
 
 
 def replace_signal(signals: tuple[Signal, ...], event: Signal | SignalSeen) -> tuple[Signal, ...]:
@@ -173,15 +173,15 @@ def replace_signal(signals: tuple[Signal, ...], event: Signal | SignalSeen) -> t
 
 def _speaks(signal: Signal, present: list[Signal], lost: list[OverruledSignal]) -> bool:
     """Whether *signal* counts; otherwise it is added to *lost*."""
-    said = claims(signal)
-    if not said:
+    claimed_states = claims(signal)
+    if not claimed_states:
         lost.append(OverruledSignal(signal=signal, why="it does not report the state"))
         return False
     screen = next((one for one in present if one.source == "screen"), None)
     if screen is not None and screen.value == "stopped" and signal.source not in ("process", "screen"):
         lost.append(OverruledSignal(signal=signal, why="the screen shows that it is suspended"))
         return False
-    if signal.source == "program" and said <= AT_REST:
+    if signal.source == "program" and claimed_states <= AT_REST:
         if screen is not None and claims(screen) == STARTING:
             lost.append(OverruledSignal(signal=signal, why="the screen shows that it is starting"))
             return False
@@ -191,7 +191,7 @@ def _speaks(signal: Signal, present: list[Signal], lost: list[OverruledSignal]) 
             return False
     if signal.source == "hook":
         for later in present:
-            differs = claims(later) and not claims(later) & said
+            differs = claims(later) and not claims(later) & claimed_states
             if later.source in ("title", "screen") and differs and later.at >= signal.at + HOOK_LAG_S:
                 lost.append(OverruledSignal(signal=signal, why=f"the {later.source} changed after it"))
                 return False
@@ -207,15 +207,15 @@ def _find_doubtful_times(
     """Return from when *state* is doubted, in seconds since the epoch, each with the reason."""
     if deciding.source in STRONG:
         return []
-    said = f"its {deciding.source} says {state}"
+    reason = f"its {deciding.source} says {state}"
     doubts = [
-        (max(deciding.at, other.at) + SETTLE_S, f"{said}, but its {other.source} says {other.value}")
+        (max(deciding.at, other.at) + SETTLE_S, f"{reason}, but its {other.source} says {other.value}")
         for other in against
     ]
     output = next((signal for signal in present if signal.source == "output"), None)
     if state is SessionState.WORKING and output is not None and output.value == "quiet":
         quiet_since = max(output.at, deciding.at)
-        doubts.append((quiet_since + STILL_S, f"{said}, but it prints nothing"))
+        doubts.append((quiet_since + STILL_S, f"{reason}, but it prints nothing"))
     return doubts
 
 

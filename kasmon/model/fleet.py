@@ -55,9 +55,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     def require(self, session: SessionId) -> Session:
         """Return the session with this id. Raises `SessionNotFoundError` if there is none."""
-        if (there := self.get(session)) is None:
+        if (session_found := self.get(session)) is None:
             raise SessionNotFoundError(session)
-        return there
+        return session_found
 
 
 class FleetDifference(msgspec.Struct, frozen=True):

@@ -30,8 +30,8 @@ def group_sizes(waiting: Sequence[Request]) -> dict[RequestId, int]:
     groups: defaultdict[Hashable, set[RequestId]] = defaultdict(set)
     keys: dict[RequestId, list[Hashable]] = {}
     for ask in filter(_can_be_listed, waiting):
-        said: Hashable = (ask.tool, json.dumps(_content_of(ask), sort_keys=True))
-        keys[ask.id] = [said, *([(ask.tool, ask.rule, "rule")] if ask.rule else [])]
+        content: Hashable = (ask.tool, json.dumps(_content_of(ask), sort_keys=True))
+        keys[ask.id] = [content, *([(ask.tool, ask.rule, "rule")] if ask.rule else [])]
         for key in keys[ask.id] if not ask.later else ():
             groups[key].add(ask.id)
     counts = {ask: len(set().union({ask}, *(groups[key] for key in of))) for ask, of in keys.items()}

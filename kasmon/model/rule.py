@@ -114,8 +114,8 @@ def covers(rule: Rule, request: Request, workdir: str) -> bool:
         case "command":
             return command == rule.text
         case "words":
-            said = command or ""
-            return PLAIN.fullmatch(said) is not None and (said == rule.text or said.startswith(f"{rule.text} "))
+            text = command or ""
+            return PLAIN.fullmatch(text) is not None and (text == rule.text or text.startswith(f"{rule.text} "))
         case "path" | "input":
             return draft_rule(request, workdir) == RuleDraft(rule.match, rule.text)
 

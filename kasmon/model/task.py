@@ -49,7 +49,7 @@ def environment(launch: Launch) -> dict[str, str]:
     plan has no variable for it.
     """
     place = peers(launch)
-    told: Mapping[str, object] = {
+    values: Mapping[str, object] = {
         "SESSION": launch.session,
         "TASK": place.task,
         "WAVE": place.wave,
@@ -57,5 +57,5 @@ def environment(launch: Launch) -> dict[str, str]:
         "PLAN": place.plan,
     }
     return {
-        f"{prefix}{name}": str(value) for prefix in OWN_PREFIXES for name, value in told.items() if value is not None
+        f"{prefix}{name}": str(value) for prefix in OWN_PREFIXES for name, value in values.items() if value is not None
     }

@@ -103,7 +103,7 @@ def build_prompt(task: str, events: Sequence[WatchedEvent], left_out: int = 0) -
     for event in events:
         session = event.session
         name = clean_line(session.name)[:MOST_CHARACTERS]
-        lines += ["", f"Session {session.id} {name!r} ({clean_line(session.agent)}): {_words(event)}"]
+        lines += ["", f"Session {session.id} {name!r} ({clean_line(session.agent)}): {_describe(event)}"]
         quoted = [line for line in clean_block(event.text).splitlines() if line.strip()]
         lines += [f"> {line[:MOST_CHARACTERS]}" for line in quoted[:MOST_LINES]]
         if len(quoted) > MOST_LINES:
@@ -111,7 +111,7 @@ def build_prompt(task: str, events: Sequence[WatchedEvent], left_out: int = 0) -
     return "\n".join(lines).strip()
 
 
-def _words(event: WatchedEvent) -> str:
+def _describe(event: WatchedEvent) -> str:
     match event.kind:
         case "turn-ended":
             return f"its turn ended ({event.session.turn_ended or 'done'})."

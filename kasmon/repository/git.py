@@ -47,12 +47,12 @@ def repository(folder: Path) -> Path | None:
     Raises `GitError` if git refuses to open it: it is another user's, or broken.
     """
     try:
-        said = git(folder, "rev-parse", "--show-toplevel")
+        top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
         if any(word in error.why for word in NO_REPOSITORY):
             return None
         raise
-    return Path(said.removesuffix("\n"))
+    return Path(top.removesuffix("\n"))
 
 
 def git_folders(path: Path) -> tuple[Path, Path]:
@@ -76,10 +76,10 @@ def shared_folder(folder: Path) -> Path:
 def where(folder: Path) -> tuple[str, str]:
     """Return the top of the worktree that *folder* is in, and the git folder that its repository's worktrees share."""
     queries = ("--show-toplevel", "--git-common-dir")
-    said = git(folder, "rev-parse", *queries).split("\n")[:-1]
-    if len(said) != len(queries):  # a folder's name has a line break, so query one by one
-        said = [git(folder, "rev-parse", each).removesuffix("\n") for each in queries]
-    top, shared = said
+    values_read = git(folder, "rev-parse", *queries).split("\n")[:-1]
+    if len(values_read) != len(queries):  # a folder's name has a line break, so query one by one
+        values_read = [git(folder, "rev-parse", each).removesuffix("\n") for each in queries]
+    top, shared = values_read
     return top, str((folder / shared).resolve())
 
 
@@ -122,7 +122,7 @@ def git(
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     variables |= OURS
-    verb, *words = arguments
+    verb, *command_arguments = arguments
     if new_objects is not None:
         written, read = new_objects
         quoted = str(read).replace("\\", "\\\\").replace('"', '\\"')
@@ -130,9 +130,9 @@ def git(
     if verb in FILTERS:
         variables |= _disable_filters(folder, variables)
     if verb in ENTERS:
-        words.insert(0, "--ignore-submodules=dirty")
+        command_arguments.insert(0, "--ignore-submodules=dirty")
     own = [word for key, value in (settings or {}).items() for word in ("-c", f"{key}={value}")]
-    return _run_git(folder, (verb, *words), variables, fails, own)
+    return _run_git(folder, (verb, *command_arguments), variables, fails, own)
 
 
 def list_names(folder: Path, *arguments: str) -> list[str]:
@@ -185,11 +185,11 @@ def _disable_filters(folder: Path, variables: Mapping[str, str]) -> dict[str, st
         else:
             own.add(key)
     keys = sorted(own)
-    said = {"GIT_CONFIG_COUNT": str(len(keys))} if keys else {}
+    settings = {"GIT_CONFIG_COUNT": str(len(keys))} if keys else {}
     for number, key in enumerate(keys):
         none = CONFLICTS if MERGE_DRIVER.fullmatch(key) else ""
-        said |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": values.get(key, none)}
-    return said
+        settings |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": values.get(key, none)}
+    return settings
 
 
 def _run_git(
@@ -217,7 +217,7 @@ def _run_git(
             start_new_session=(is_remote := arguments[0] in REMOTE),
         )
     except FileNotFoundError as error:
-        raise GitError(f"look at {str(folder)!r}", _missing(folder, error)) from error
+        raise GitError(f"look at {str(folder)!r}", _explain_missing(folder, error)) from error
     with process:
         try:
             output, errors = process.communicate(timeout=limit_s)
@@ -233,10 +233,13 @@ def _run_git(
     if files:
         output, errors = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in files)
     if process.returncode and not fails:
-        said = errors.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(f"do {arguments[0]!r} in {str(folder)!r}", said[-1].rstrip(".") if said else "it gave no reason")
+        error_lines = errors.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(
+            f"do {arguments[0]!r} in {str(folder)!r}",
+            error_lines[-1].rstrip(".") if error_lines else "it gave no reason",
+        )
     return output.decode("utf-8", "surrogateescape")
 
 
-def _missing(folder: Path, error: FileNotFoundError) -> str:
+def _explain_missing(folder: Path, error: FileNotFoundError) -> str:
     return NOT_INSTALLED if folder.is_dir() else f"{str(folder)!r} is gone ({error.strerror})"

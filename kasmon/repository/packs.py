@@ -59,9 +59,9 @@ def has_history(repo: Path, commit: str) -> bool:
     """Whether *repo* has *commit*, and all objects of its history that no ref of it leads to."""
     if find_commits(repo, (commit,)) != (commit,):
         return False
-    words = ("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all")
+    arguments = ("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all")
     try:
-        call_git(repo, *words, given=f"{commit}\n".encode(), of=OF)
+        call_git(repo, *arguments, given=f"{commit}\n".encode(), of=OF)
     except GitError:
         return False
     return True

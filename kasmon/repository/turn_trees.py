@@ -133,8 +133,8 @@ class TurnTrees:
 
         It fails also if the user's repository no longer has an object of them. *options*: further ones of `git diff`.
         """
-        words = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", *options, before, after, "--")
-        with run_git(self.store, *words, may_be_cut=True, of=OF) as (_, stdout):
+        arguments = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", *options, before, after, "--")
+        with run_git(self.store, *arguments, may_be_cut=True, of=OF) as (_, stdout):
             return stdout.read(MOST_DIFF_BYTES)
 
     def plan(self, folder: Path, source: str, target: str) -> RestorePlan:
@@ -199,11 +199,11 @@ class TurnTrees:
 
     def _commit(self, top: Path) -> str:
         self._create(top)
-        here, gone = self._changed(top)
-        for option, names in (("--force-remove", gone), ("--add", here)):
+        present, gone = self._changed(top)
+        for option, names in (("--force-remove", gone), ("--add", present)):
             if names:
-                words = ("update-index", "-z", "--remove", "--replace", option, "--stdin")
-                self._git(*words, given=b"".join(os.fsencode(name) + b"\0" for name in names), work_tree=top)
+                arguments = ("update-index", "-z", "--remove", "--replace", option, "--stdin")
+                self._git(*arguments, given=b"".join(os.fsencode(name) + b"\0" for name in names), work_tree=top)
         return self._ask("commit-tree", "-m", "files", self._ask("write-tree"))
 
     def _changed(self, top: Path) -> tuple[list[str], list[str]]:
@@ -211,15 +211,15 @@ class TurnTrees:
 
         A repository can have many files, and each host would keep the memory: no name outlives its comparison here.
         """
-        words = ("--modified", "--deleted", "--others", "--exclude-standard")
-        changed = set(_split(self._names(top, *words)))
+        arguments = ("--modified", "--deleted", "--others", "--exclude-standard")
+        changed = set(_split(self._names(top, *arguments)))
         stored, tracked = self._names(top), os.fsencode(git(top, "ls-files", "-z"))
-        changed.update(_missing(_split(tracked), _split(stored)))
+        changed.update(_list_missing(_split(tracked), _split(stored)))
         known = {name for name in _split(stored) if name in changed}
         no_new = known.union(name for name in _split(tracked) if name in changed)
         folders: dict[str, bool] = {}
-        here = {name for name in changed if is_file(top, os.fsdecode(name), folders, is_stored=name in no_new)}
-        return sorted(map(os.fsdecode, here)), sorted(map(os.fsdecode, known - here))
+        present = {name for name in changed if is_file(top, os.fsdecode(name), folders, is_stored=name in no_new)}
+        return sorted(map(os.fsdecode, present)), sorted(map(os.fsdecode, known - present))
 
     def _names(self, top: Path, *which: str) -> bytes:
         """Return the names of the stored files, or others by options of `git ls-files`; each ends with a zero byte."""
@@ -278,11 +278,11 @@ class TurnTrees:
         if lines:
             self._git("update-ref", "--stdin", given="".join(f"{line}\n" for line in lines).encode())
 
-    def _ask(self, *words: str) -> str:
-        return self._git(*words).decode("ascii", "replace").strip()
+    def _ask(self, *arguments: str) -> str:
+        return self._git(*arguments).decode("ascii", "replace").strip()
 
-    def _git(self, *words: str, given: bytes = b"", work_tree: Path | None = None) -> bytes:
-        return call_git(self.store, *words, given=given, work_tree=work_tree, of=OF)
+    def _git(self, *arguments: str, given: bytes = b"", work_tree: Path | None = None) -> bytes:
+        return call_git(self.store, *arguments, given=given, work_tree=work_tree, of=OF)
 
 
 def _top(folder: Path, what: str) -> Path:
@@ -327,7 +327,7 @@ def _split(names: bytes) -> Iterator[bytes]:
         start = end + 1
 
 
-def _missing(names: Iterator[bytes], others: Iterator[bytes]) -> Iterator[bytes]:
+def _list_missing(names: Iterator[bytes], others: Iterator[bytes]) -> Iterator[bytes]:
     """Yield those of *names* that *others* lack; both are sorted."""
     other = next(others, None)
     for name in names:

@@ -149,12 +149,12 @@ class Player:
 
     def finish_interrupted(self) -> tuple[events.Event, ...]:
         """Return the events that finish the current step after an interrupt."""
-        unfinished, said = self._unfinished, self._said
+        unfinished, spoken = self._unfinished, self._said
         self._unfinished, self._said, self._usage_reported = None, "", False
         self._answers.clear()
         match unfinished:
-            case steps.SayStep(thinking=thinking) if said:
-                return ((events.ThoughtWritten if thinking else events.MessageWritten)(at=self.now, text=said),)
+            case steps.SayStep(thinking=thinking) if spoken:
+                return ((events.ThoughtWritten if thinking else events.MessageWritten)(at=self.now, text=spoken),)
             case events.ToolStarted(call=call):
                 return (events.ToolFinished(at=self.now, call=call, ok=False, output="interrupted"),)
             case events.LimitReached():
@@ -173,9 +173,9 @@ class Player:
 
     def _speak(self, step: steps.SayStep) -> Moves:
         self._unfinished, self._said = step, ""
-        for word in WORDS.findall(step.text):
-            self._said += word
-            yield SpokenText(text=word, thinking=step.thinking)
+        for piece in WORDS.findall(step.text):
+            self._said += piece
+            yield SpokenText(text=piece, thinking=step.thinking)
             yield self.between(WORD_S)
         self._unfinished, self._said = None, ""
         yield (events.ThoughtWritten if step.thinking else events.MessageWritten)(at=self.now, text=step.text)

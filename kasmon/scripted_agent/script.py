@@ -151,7 +151,7 @@ def _tool(argument: str, body: Sequence[ScriptLine]) -> steps.ToolStep:
 
 
 def _ask(argument: str, body: Sequence[ScriptLine]) -> steps.AskStep:
-    command, joined = _joined(argument)
+    command, joined = _split_joined(argument)
     if not command:
         raise _UnreadableError("it requires a command")
     return steps.AskStep(
@@ -160,11 +160,11 @@ def _ask(argument: str, body: Sequence[ScriptLine]) -> steps.AskStep:
 
 
 def _edit(argument: str, body: Sequence[ScriptLine]) -> steps.AskStep:
-    file, joined = _joined(argument)
+    file, joined = _split_joined(argument)
     return steps.AskStep(tool=_change(file, body), joined=joined)
 
 
-def _joined(argument: str) -> tuple[str, bool]:
+def _split_joined(argument: str) -> tuple[str, bool]:
     """Return *argument* without a final `&`, and whether it had one."""
     head = argument.removesuffix("&")
     return (head.rstrip(), True) if head != argument and head[-1:] in ("", " ") else (argument, False)
@@ -220,10 +220,10 @@ def _usage(argument: str, body: Sequence[ScriptLine]) -> steps.UsageStep:
 
 
 def _window(argument: str, body: Sequence[ScriptLine]) -> steps.WindowStep:
-    words = argument.split()
-    if len(words) != 3:
+    parts = argument.split()
+    if len(parts) != 3:
         raise _UnreadableError("it requires NAME PERCENT SECONDS")
-    return steps.WindowStep(name=words[0], used=_number(words[1], 100) / 100, seconds=_number(words[2], LONGEST_S))
+    return steps.WindowStep(name=parts[0], used=_number(parts[1], 100) / 100, seconds=_number(parts[2], LONGEST_S))
 
 
 def _number(text: str, most: float) -> float:

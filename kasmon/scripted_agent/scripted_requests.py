@@ -113,9 +113,9 @@ def build_rule(tool: steps.ToolStep) -> str:
     if tool.diff:
         return f"{tool.name}({tool.title})"
     command = tool.title
-    words = command.split(" ")
-    if len(words) > 1 and PLAIN.fullmatch(command) and SUBCOMMAND.fullmatch(words[1]):
-        return f"{tool.name}({words[0]} {words[1]}:*)"
+    arguments = command.split(" ")
+    if len(arguments) > 1 and PLAIN.fullmatch(command) and SUBCOMMAND.fullmatch(arguments[1]):
+        return f"{tool.name}({arguments[0]} {arguments[1]}:*)"
     return "" if command.endswith(":*") else f"{tool.name}({command})"
 
 

@@ -14,19 +14,19 @@ def lock(path: Path) -> Iterator[None]:
     Raises:
         OSError: if the lock file cannot be created or opened; its folder must exist.
     """
-    with _locked(os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)):
+    with _hold_lock(os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)):
         yield
 
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the exclusive lock of *folder* itself; wait until it is free. Raises `OSError` if there is none."""
-    with _locked(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+    with _hold_lock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
         yield
 
 
 @contextlib.contextmanager
-def _locked(handle: int) -> Iterator[None]:
+def _hold_lock(handle: int) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

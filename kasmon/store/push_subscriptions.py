@@ -74,15 +74,15 @@ class PushSubscriptions:
         """
         self._records.drop(lambda each: each.id == subscription or each.login == login)
 
-    def add(self, said: bytes, login: str, now: float) -> None:
-        """Subscribe the browser of *login*, instead of before, by what it *said*: JSON of a `BrowserSubscription`.
+    def add(self, body: bytes, login: str, now: float) -> None:
+        """Subscribe the browser of *login*, instead of before, by *body*, the JSON of a `BrowserSubscription`.
 
         Raises:
             UsageError: if it is none.
             UnavailableError: if it cannot be recorded.
         """
         try:
-            given = msgspec.json.decode(said, type=BrowserSubscription)
+            given = msgspec.json.decode(body, type=BrowserSubscription)
             public_key, auth = (_decode(each) for each in (given.keys.p256dh, given.keys.auth))
             address = urlsplit(given.endpoint)
             is_right = (len(public_key), public_key[:1], len(auth)) == (65, b"\x04", 16)

@@ -120,7 +120,7 @@ def text_of(source: SearchSource, block: SourceLines, in_terminal: bool) -> str:
     if source.kind == "blob":
         return clean_block(block.content.decode("utf-8", "replace"))
     if source.kind == "record":
-        return "\n".join(text for _, _, text in _printed(block.content))
+        return "\n".join(text for _, _, text in _parse_record(block.content))
     return "\n".join(
         text for line in block.content.split(b"\n") if line for _, text in texts(decode(line), in_terminal)
     )
@@ -178,7 +178,7 @@ def _hits_in(lines: Sequence[str], spot: _Spot, query: SearchQuery) -> list[Sear
 
 
 def _hits_printed(source: SearchSource, block: SourceLines, query: SearchQuery) -> list[SearchHit]:
-    printed = [*_printed(block.content)]
+    printed = [*_parse_record(block.content)]
     lines = [text for _, _, text in printed]
     return [
         _hit(_Spot(source.session, "printed", *printed[span[0]][:2]), lines, span, query.context)
@@ -214,7 +214,7 @@ def _hit(spot: _Spot, lines: Sequence[str], span: tuple[int, int, int], context:
     )
 
 
-def _printed(content: bytes) -> Iterator[tuple[int, float, str]]:
+def _parse_record(content: bytes) -> Iterator[tuple[int, float, str]]:
     """Yield the record lines in *content* with their numbers and times."""
     decoded = (terminal_record.decode(line) for line in content.split(b"\n") if line)
     return terminal_record.number_lines(each for each in decoded if each is not None)

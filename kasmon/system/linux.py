@@ -62,21 +62,21 @@ class Linux:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - half the cost
 
     def read_stat(self, pid: int) -> ProcessStat | None:
-        if pid <= 0 or (told := fields(pid)) is None:
+        if pid <= 0 or (stat := fields(pid)) is None:
             return None
-        return ProcessStat(int(told[1]), int(told[2]), int(told[3]), told[0] in ENDED)
+        return ProcessStat(int(stat[1]), int(stat[2]), int(stat[3]), stat[0] in ENDED)
 
     def read_start(self, pid: int) -> float | None:
-        told = fields(pid)
-        return None if told is None or told[0] in ENDED else int(told[19]) / TICKS
+        stat = fields(pid)
+        return None if stat is None or stat[0] in ENDED else int(stat[19]) / TICKS
 
     def convert_start(self, started: float) -> float:
         _, booted_at = min(_read_boot_time() for _ in range(CLOCK_READS))
         return started + booted_at
 
     def read_start_text(self, pid: int) -> str:
-        told = fields(pid)
-        return "" if told is None or told[0] in ENDED else told[19].decode()
+        stat = fields(pid)
+        return "" if stat is None or stat[0] in ENDED else stat[19].decode()
 
     def read_variables(self, pid: int) -> dict[str, str]:
         try:
@@ -99,17 +99,17 @@ class Linux:
 
     def read_arguments(self, pid: int) -> Sequence[str]:
         try:
-            return [os.fsdecode(word) for word in read_proc(f"/proc/{pid}/cmdline").split(b"\0")][:-1]
+            return [os.fsdecode(argument) for argument in read_proc(f"/proc/{pid}/cmdline").split(b"\0")][:-1]
         except OSError:
             return []
 
     def is_waiting(self, pid: int) -> bool:
-        told = fields(pid)
-        return told is not None and told[0] in (b"S", b"T", b"I")
+        stat = fields(pid)
+        return stat is not None and stat[0] in (b"S", b"T", b"I")
 
     def is_in_foreground(self, pid: int) -> bool:
-        told = fields(pid)
-        return told is not None and told[2] == told[5]
+        stat = fields(pid)
+        return stat is not None and stat[2] == stat[5]
 
     def read_folder(self, pid: int) -> str:
         try:
@@ -142,17 +142,17 @@ class Linux:
         for pid in self.list_pids():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 head, _, tail = read_proc(f"/proc/{pid}/stat").rpartition(b")")
-                told = tail.split()
-                if told[0] in ENDED:
+                stat = tail.split()
+                if stat[0] in ENDED:
                     continue
                 name = head.partition(b"(")[2].decode("utf-8", "replace")
-                yield pid, ProcessEntry(int(told[1]), int(told[2]), int(told[5]), name, told[0] == b"T")
+                yield pid, ProcessEntry(int(stat[1]), int(stat[2]), int(stat[5]), name, stat[0] == b"T")
 
     def measure_processes(self) -> Iterator[tuple[int, ProcessUsage]]:
         for pid in self.list_pids():
-            if (told := fields(pid)) is not None:
-                spent_s = (int(told[11]) + int(told[12])) / TICKS
-                yield pid, ProcessUsage(int(told[1]), spent_s, int(told[21]) * PAGE_BYTES)
+            if (stat := fields(pid)) is not None:
+                spent_s = (int(stat[11]) + int(stat[12])) / TICKS
+                yield pid, ProcessUsage(int(stat[1]), spent_s, int(stat[21]) * PAGE_BYTES)
 
     def measure_shared_memory(self, pid: int) -> int | None:
         with contextlib.suppress(OSError, ValueError, IndexError):

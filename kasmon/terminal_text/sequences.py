@@ -32,7 +32,7 @@ class Grammar:
             end = rb"\x07|\x1b{1,2}\\" if each.startswith(b"]") else rb"\x1b{1,2}\\"
             text = rb"([^\x07\x1b]{0,%d}+)(?:%b)|[^\x07\x1b]{%d}()" % (longest_bytes, end, longest_bytes + 1)
             wanted.append(rb"%b(?:%b)" % (re.escape(each), text))
-            unfinished.append(_beginning(each))
+            unfinished.append(_build_unfinished(each))
         self.wanted = re.compile(rb"\x1b(?:%b)" % rb"|".join(wanted)).search
         self.begun = re.compile(rb"\x1b(?:%b)?\Z" % rb"|".join(unfinished)).match
         self.literal = b"\x1b" + strings[0] if len(strings) == 1 and not controls else b""
@@ -76,7 +76,7 @@ class SequenceScanner:
         return found
 
 
-def _beginning(introducer: bytes) -> bytes:
+def _build_unfinished(introducer: bytes) -> bytes:
     """Return the pattern of an unfinished string: part of its *introducer*, or all of it and part of its text."""
     pattern = rb"[^\x07\x1b]*+\x1b{0,2}"
     for at in reversed(range(len(introducer))):

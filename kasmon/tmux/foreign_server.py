@@ -244,9 +244,9 @@ class ForeignHub(Hub):
 def forbidden(line: str) -> str:
     """Return the first command in the request *line* that must not reach a foreign server; empty if it may be sent."""
     first = line.split(" ", 1)[0]
-    words = line.replace("'", " ").replace('"', " ").replace("{", " ").replace(";", " ").split()
-    violations = [first] if first not in MAY_ASK else [found for found in words if found in NEVER]
-    if first == "refresh-client" and "-C" in words:
+    tokens = line.replace("'", " ").replace('"', " ").replace("{", " ").replace(";", " ").split()
+    violations = [first] if first not in MAY_ASK else [found for found in tokens if found in NEVER]
+    if first == "refresh-client" and "-C" in tokens:
         violations.append("refresh-client -C")
     return violations[0] if violations else ""
 

@@ -54,5 +54,5 @@ def command_line(argv: Sequence[str]) -> list[str]:
     """Return *argv* in the form in which tmux runs it directly, without a shell. Raises `ValueError` if it is empty."""
     if not argv:
         raise ValueError("there is no command to run")
-    words = list(argv) if len(argv) > 1 else ["/bin/sh", "-c", 'exec "$0"', *argv]
-    return [argument(text) for text in words]
+    arguments = list(argv) if len(argv) > 1 else ["/bin/sh", "-c", 'exec "$0"', *argv]
+    return [argument(text) for text in arguments]

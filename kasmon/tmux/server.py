@@ -205,7 +205,7 @@ class TmuxServer:
             ValueError: if *session_id* is no valid name, or *argv* is empty.
         """
         name = own_name(session_id)
-        words = command_line(argv)
+        arguments = command_line(argv)
         if parent is None:
             where = ["new-session", "-d", "-s", name, "-x", str(size[0]), "-y", str(size[1])]
             window = f"={name}:"
@@ -215,7 +215,7 @@ class TmuxServer:
         tag = [";", "set-option", "-w", "-t", window, "@kasmon_id", name]
         fit = [";", "resize-window", "-t", window, "-x", str(size[0]), "-y", str(size[1])] if parent else []
         unpin = [";", "set-option", "-w", "-u", "-t", window, "window-size"] if parent else []
-        answer = self.run(*where, "-n", name, "-c", "/", "-P", "-F", PANE_FORMAT, "--", *words, *tag, *fit, *unpin)
+        answer = self.run(*where, "-n", name, "-c", "/", "-P", "-F", PANE_FORMAT, "--", *arguments, *tag, *fit, *unpin)
         pane = read_pane(answer)
         if pane is None:
             raise TmuxCommandError(where[0], f"it answered {answer!r}")

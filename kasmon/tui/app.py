@@ -309,10 +309,10 @@ class Kasmon(SafeApp, inherit_bindings=False):
         known = self.main_view.table.session
         before = {each.id: was for each in change.changed if (was := known(each.id)) is not None}
         self.fleet = fleet
-        inside = (
+        opened_session = (
             self.main_view.preview.session if self.main_view.focused_inside else None
         )  # a notification would cover its question
-        others = [session for session in change.changed if inside is None or session.id != inside.id]
+        others = [session for session in change.changed if opened_session is None or session.id != opened_session.id]
         toasts_shown = toasts(before, others) if self.has_fleet else []
         if self.has_fleet:
             self.notifications.update(before, change)

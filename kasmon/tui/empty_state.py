@@ -36,26 +36,28 @@ def nothing_lines(
             ((f"No session matches {clean_line(narrowed_to)!r}.", "soft"),),
             _key_line(keys.shown("show_all", utf8), "clear filter"),
         )
-    there, missing = _agent_names(offers, works=True), _agent_names(offers, works=False)
+    installed, missing = _agent_names(offers, works=True), _agent_names(offers, works=False)
     return (
         (("No sessions yet.", "text.bold"), (" Sessions that need you are listed first.", "soft")),
         (),
-        *_installed_lines(offers, there, missing),
-        _key_line(keys.shown("new", utf8), f"new session ({there[0]} or another agent)" if there else "new session"),
+        *_installed_lines(offers, installed, missing),
+        _key_line(
+            keys.shown("new", utf8), f"new session ({installed[0]} or another agent)" if installed else "new session"
+        ),
         _key_line(keys.shown("adopt", utf8), "adopt a running tmux pane"),
         _key_line(keys.shown("help", utf8), "help"),
         (),
-        *_from_a_shell(there[0] if there else ANY),
+        *_from_a_shell(installed[0] if installed else ANY),
     )
 
 
 def fit_lines(lines: Sequence[Sequence[StyledSpan]], rows: int, width: int) -> Sequence[Sequence[StyledSpan]]:
     """Return *lines* wrapped to *width*; without the empty ones where they do not fit into *rows* with them."""
-    whole = [row for line in lines for row in _wrapped(line, width)]
+    whole = [row for line in lines for row in _wrap(line, width)]
     return whole if len(whole) <= rows else tuple(row for row in whole if row)
 
 
-def _wrapped(line: Sequence[StyledSpan], width: int) -> Sequence[Sequence[StyledSpan]]:
+def _wrap(line: Sequence[StyledSpan], width: int) -> Sequence[Sequence[StyledSpan]]:
     """Wrap *line* at words to at most *width* cells; of two columns the second goes below."""
     if not line or width_of(line) <= width:
         return [line]
@@ -72,13 +74,13 @@ def _wrapped(line: Sequence[StyledSpan], width: int) -> Sequence[Sequence[Styled
 
 
 def _installed_lines(
-    offers: Sequence[ProfileOffer] | None, there: Sequence[str], missing: Sequence[str]
+    offers: Sequence[ProfileOffer] | None, installed: Sequence[str], missing: Sequence[str]
 ) -> Sequence[Sequence[StyledSpan]]:
     if offers is None:
         return ()
-    if not there:
+    if not installed:
         return (*_without_agents(missing), ())
-    found: Sequence[StyledSpan] = (("installed      ", "soft"), (", ".join(there), "text"))
+    found: Sequence[StyledSpan] = (("installed      ", "soft"), (", ".join(installed), "text"))
     if not missing:
         return (found, ())
     return (found, (("not installed  ", "soft"), (", ".join(missing), "soft")), ())

@@ -137,19 +137,19 @@ def help_rows(
     width: int,
     contexts: Sequence[KeyContext] = (),
     offers: Sequence[tuple[str, str]] = (),
-    words: str = "",
+    query: str = "",
 ) -> Sequence[TextLine]:
     """Return the entries of the help, each section under its heading.
 
     Args:
         contexts: the contexts that have the keyboard; their keys come first.
         offers: the keys, as shown, in the footer of the screen below; they come before everything else.
-        words: only entries that contain all of these are shown.
+        query: only entries that contain all of these are shown.
     """
     utf8 = look.utf8
     longest = max(cells(keys.all_shown(row.id, utf8)) for row in ACTIONS)
     column = min(GAP + longest, max(LEAST_COLUMN, width // 3))
-    wanted = words.casefold().split()
+    wanted = query.casefold().split()
     rows: list[TextLine] = []
     for title, entries in _sections(keys, look, contexts, offers):
         shown = [entry for entry in entries if all(word in f"{title} {' '.join(entry)}".casefold() for word in wanted)]
@@ -158,7 +158,7 @@ def help_rows(
             for key, text, _ in shown:
                 rows += _entry_rows(key, text, column, width)
     if not rows:
-        return [BLANK, *wrap([(f"No key matches {clean_line(words)!r}.", Token.NOTICE)], width)]
+        return [BLANK, *wrap([(f"No key matches {clean_line(query)!r}.", Token.NOTICE)], width)]
     return rows[1:]
 
 

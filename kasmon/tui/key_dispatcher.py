@@ -111,8 +111,16 @@ class KeyDispatcher:
         place = self.context
         if place is KeyContext.LIST:
             return ()
-        inside = (KeyContext.CODE if self._writes_code else KeyContext.PROMPT, KeyContext.READING, KeyContext.QUEUE)
-        return (place, *(other for other in inside if other is not place)) if place in inside else (place,)
+        session_contexts = (
+            KeyContext.CODE if self._writes_code else KeyContext.PROMPT,
+            KeyContext.READING,
+            KeyContext.QUEUE,
+        )
+        return (
+            (place, *(other for other in session_contexts if other is not place))
+            if place in session_contexts
+            else (place,)
+        )
 
     def offer(self) -> None:
         """Show in the key bar the keys that count at the current focus, for the row under the cursor."""

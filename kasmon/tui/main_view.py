@@ -378,14 +378,14 @@ class MainView(UniformLinesMixin, Container):
 
     def _share_room(self) -> None:
         """On top of each other, give the list the height that the user chose; else what it needs, and at most half."""
-        room = self._room.height - 2
+        height = self._room.height - 2
         beside = self.has_class("-beside") or self.has_class("-no-preview")
         needed = len(self.table.items) + 1 if self.table.items else len(self.table.nothing()) + 2
         needed += self.filter_bar.has_class("-shown") + self.tab_bar.has_class("-shown")
         if self.split.height:
-            needed, most = room * self.split.height // 100, room - LEAST_ROWS
+            needed, most = height * self.split.height // 100, height - LEAST_ROWS
         else:
-            most = room // 2
+            most = height // 2
         wanted = 0 if beside else min(max(LEAST_ROWS, needed), max(5, most))
         if wanted != self._rows_given:
             self._rows_given = wanted

@@ -12,9 +12,9 @@ from kasmon.tui.session_list.order import SortOrder
 class SearchRequested(Message):
     """Search all sessions for these words, replacing any earlier search; empty stops the search."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, query: str) -> None:
         super().__init__()
-        self.words = words
+        self.words = query
 
 
 class HitOpened(Message):

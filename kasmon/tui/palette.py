@@ -30,23 +30,23 @@ class KasmonCommands(Provider):
     async def discover(self) -> Hits:
         sessions = list(islice(self._sessions(), SESSIONS))
         actions = islice(self._actions(), MOST - len(sessions))
-        for words, help_text, run in (*actions, *sessions):
-            yield DiscoveryHit(Content(words), run, text=words, help=literal(help_text))
+        for label, help_text, run in (*actions, *sessions):
+            yield DiscoveryHit(Content(label), run, text=label, help=literal(help_text))
 
     async def search(self, query: str) -> Hits:
         """Yield matches of the name before matches of the explanation only."""
         matcher = self.matcher(query)
-        for words, help_text, run in (*self._actions(), *self._sessions()):
-            if (score := matcher.match(words) or matcher.match(help_text) * TOLD) > 0:
-                yield Hit(score, Content(words), run, text=words, help=literal(help_text))
+        for label, help_text, run in (*self._actions(), *self._sessions()):
+            if (score := matcher.match(label) or matcher.match(help_text) * TOLD) > 0:
+                yield Hit(score, Content(label), run, text=label, help=literal(help_text))
 
     def _actions(self) -> Iterator[PaletteEntry]:
         app = cast("Dashboard", self.app)
         for row in ACTIONS:
             if row.is_in_palette:
-                words = f"{row.label[0].upper()}{row.label[1:]}"
+                label = f"{row.label[0].upper()}{row.label[1:]}"
                 explanation = f"{row.help}  {app.keys.shown(row.id, app.utf8)}"
-                yield words, explanation, partial(self.app.post_message, ActionRequested(row.id))
+                yield label, explanation, partial(self.app.post_message, ActionRequested(row.id))
 
     def _sessions(self) -> Iterator[PaletteEntry]:
         app = cast("Dashboard", self.app)

@@ -79,12 +79,12 @@ class PreviewHead(LineWidget):
         dot = f" {look.mark('dot')} "
         name = state_name(session)
         pin = f"{look.mark('pin')} " if self.pinned else ""
-        told = (
+        spans = (
             phase_label(session.sandbox_state).removeprefix(name).strip()
             if session.sandbox_state and not session.has_failed_to_start
             else ""
         )
-        phase = f"{dot}{told}" if told else ""
+        phase = f"{dot}{spans}" if spans else ""
         right: list[StyledSpan] = [
             (f"{look.state_glyph(name)} {state_label(session)} {age(now - session.since)}", f"state-{name}"),
             (phase, "soft"),
@@ -102,19 +102,19 @@ class PreviewHead(LineWidget):
         facts = [clean_line(session.agent), mode, wave, context_share(session)]
         facts += ["skips permissions"] if session.bypassing else []
         facts += [f"in tmux: {clean_line(session.fallback)}"] if session.fallback else []
-        room = width - width_of(left) - width_of(right) - 1
+        space = width - width_of(left) - width_of(right) - 1
         before = "  "
         used = sum(cell_len(dot + fact) for fact in facts if fact)
-        facts.append(branch_fact(self.branch, look, room - used - cell_len(dot)))
+        facts.append(branch_fact(self.branch, look, space - used - cell_len(dot)))
         for fact in filter(None, facts):
-            if cell_len(before + fact) > room:
+            if cell_len(before + fact) > space:
                 break
             left.append((before + fact, "soft"))
-            room -= cell_len(before + fact)
+            space -= cell_len(before + fact)
             before = dot
         else:
-            if session.workdir and room - len(dot) >= LEAST_FOLDER:
-                left += [(dot, "soft"), (look.cut_folder(clean_line(session.workdir), room - len(dot)), "soft")]
+            if session.workdir and space - len(dot) >= LEAST_FOLDER:
+                left += [(dot, "soft"), (look.cut_folder(clean_line(session.workdir), space - len(dot)), "soft")]
         blank = max(1, width - width_of(left) - width_of(right))
         return look.strip([*left, (" " * blank, "text"), *right], width, "surface")
 

@@ -142,10 +142,10 @@ def _current(items: tuple[PlanItem, ...]) -> PlanItem:
 
 def _tasks(tasks: list[SubtaskChanged], look: ThemeStyles) -> Iterable[DrawnLine]:
     for task in tasks[:TASKS]:
-        told = [(f" {look.state_glyph('working')} ", "info"), (clean_line(task.title) or task.job, "text")]
+        spans = [(f" {look.state_glyph('working')} ", "info"), (clean_line(task.title) or task.job, "text")]
         doing = clean_line(task.text)
         used = f"{compact(task.tokens)} tokens" if task.tokens else ""
         about = f" {look.mark('dot')} ".join(part for part in ("in the background", doing, used) if part)
-        yield DrawnLine((*told, (f"  {about}", "faint")))
+        yield DrawnLine((*spans, (f"  {about}", "faint")))
     if len(tasks) > TASKS:
         yield DrawnLine(((f"   {len(tasks) - TASKS} more in the background", "faint"),))

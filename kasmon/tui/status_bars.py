@@ -106,12 +106,12 @@ class TopBar(LineWidget):
                 ([], machines[-1:] if self.counted.unreachable else []),
                 ([], []),
             ):
-                room = width - width_of(left) - width_of(position) - width_of(right) - 2
-                if states <= room:
+                space = width - width_of(left) - width_of(position) - width_of(right) - 2
+                if states <= space:
                     break
             left += position
             self._first = width_of(left)
-            left += self._states(totals, room)
+            left += self._states(totals, space)
         return self.look.between(left, right, width, "surface")
 
     def _memory(self, counted: TopBarContent) -> list[StyledSpan]:
@@ -128,21 +128,21 @@ class TopBar(LineWidget):
         lost: StyledSpan = (f" {self.look.mark('dot')} {counted.unreachable} unreachable", "bad.bold")
         return [known, lost] if counted.unreachable else [known]
 
-    def _states(self, totals: FleetTotals, room: int) -> list[StyledSpan]:
+    def _states(self, totals: FleetTotals, space: int) -> list[StyledSpan]:
         """Each state's symbol and number, with its name if there is space; those that need attention first."""
         states = _by_attention(totals)
-        gap = "   " if room >= 7 * len(states) else "  "
+        gap = "   " if space >= 7 * len(states) else "  "
         spans: list[list[StyledSpan]] = []
         for name, number in states:
             loud = ".bold" if name in LOUD else ""
             spans.append([(gap, "faint"), (f"{self.look.state_glyph(name)} {number}", f"state-{name}{loud}")])
-        left = room - sum(width_of(each) for each in spans)
+        left = space - sum(width_of(each) for each in spans)
         for each, (name, _) in zip(spans, states, strict=True):
             left -= len(name) + 1
             if left < 0:
                 break
             each.append((f" {name}", f"state-{name}" if name in LOUD else "soft"))
-        if room > 0:
+        if space > 0:
             self._placed = list(zip((name for name, _ in states), map(width_of, spans), strict=True))
         return [span for each in spans for span in each]
 

@@ -233,8 +233,8 @@ def _parse_answer(page: RequestPage, fields: Fields, link: RequestLink) -> Answe
         RefusedPageError: if the page has no such form.
         UsageError: if something is missing or wrong in it.
     """
-    said = (fields.get("decision") or [""])[0]
-    decision = next((each for each in offered(page) if each.value == said), None)
+    decision_text = (fields.get("decision") or [""])[0]
+    decision = next((each for each in offered(page) if each.value == decision_text), None)
     form: Form = "consent" if decision in CONSENTS else "other"
     if decision is None or fields.get("form") != [page.forms[form]]:
         raise RefusedPageError(403, "The form is not of this page", "Nothing was sent.")
@@ -271,5 +271,5 @@ def _successor(session: Session, link: RequestLink, closed: ClosedRequest | None
 
 
 def _part_of(request: web.Request) -> int:
-    said = request.query.get("part", "1")
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 7 else 1
+    part = request.query.get("part", "1")
+    return int(part) if part.isascii() and part.isdecimal() and len(part) < 7 else 1

@@ -45,13 +45,13 @@ class RequestLimits:
 
     def add_unknown(self, address: str, now: float) -> None:
         """Count an unknown link that *address* opened, and lock the address out after `MAX_UNKNOWN`."""
-        count = _counted(self._unknown, address, now)
+        count = _count(self._unknown, address, now)
         if count.number >= MAX_UNKNOWN:
             count.locked_until = now + LOCKED_S
 
     def add_view(self, link: str, now: float) -> bool:
         """Count a request for *link*; False if there were too many."""
-        return _counted(self._views, link, now).number <= MAX_VIEWS
+        return _count(self._views, link, now).number <= MAX_VIEWS
 
 
 class Pace:
@@ -72,7 +72,7 @@ class Pace:
         return max(0.0, self._next_at - now)
 
 
-def _counted(counts: OrderedDict[str, Count], name: str, now: float) -> Count:
+def _count(counts: OrderedDict[str, Count], name: str, now: float) -> Count:
     """Return the count for *name*, one higher; drop the oldest count if there are too many."""
     count = counts.get(name)
     if count is None or (now - count.began_at >= WINDOW_S and now >= count.locked_until):

@@ -166,8 +166,8 @@ def _heading(document: RequestDocument) -> str:
     """Return the tool and the title; the tool alone if the title is the command, which is shown below."""
     tool, title = document.tool(), document.title()
     if tool and _is_command(document):
-        return _shortened(tool)
-    return _shortened(f"{tool}: {title}" if tool and title else tool or title or document.request.kind.value)
+        return _shorten(tool)
+    return _shorten(f"{tool}: {title}" if tool and title else tool or title or document.request.kind.value)
 
 
 def _is_command(document: RequestDocument) -> bool:
@@ -179,7 +179,7 @@ def _origin(page: RequestPage) -> str:
     request, session = page.document.request, page.session
     age = format_age(page.now - request.asked_at)
     parts = (_KINDS[request.kind], clean_line(session.label), clean_line(session.agent), f"asked {age} ago")
-    folder = f"<br>{escape(_shortened(clean_line(session.workdir)))}" if session.workdir else ""
+    folder = f"<br>{escape(_shorten(clean_line(session.workdir)))}" if session.workdir else ""
     return escape(" · ".join(parts)) + folder
 
 
@@ -261,8 +261,8 @@ def _option_fields(request: Request, secret_values: Sequence[str]) -> str:
     kind = "checkbox" if request.many else "radio"
     fields = ""
     for number, option in enumerate(request.options):
-        label = escape(_shortened(redact(option, secret_values)[0].replace("\n", "␤")))
-        note = escape(_shortened(note_of(request, number, secret_values)))
+        label = escape(_shorten(redact(option, secret_values)[0].replace("\n", "␤")))
+        note = escape(_shorten(note_of(request, number, secret_values)))
         fields += f'<label class="option"><input type="{kind}" name="option" value="{number}"> {label}'
         fields += f"<span>{note}</span></label>" if note else "</label>"
     if request.free_text or not request.options:
@@ -275,7 +275,7 @@ def format_age(seconds: float) -> str:
     return f"{max(0, round(seconds))} s" if seconds < 60 else duration(seconds)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LABEL_LENGTH else f"{text[:LABEL_LENGTH]} …"
 
 

@@ -93,7 +93,7 @@ class WebView:
 
     async def open(self) -> None:
         """Listen. Raises `UnavailableError` if the port is not available."""
-        app = web.Application(middlewares=[self._guarded()], client_max_size=BODY_BYTES)
+        app = web.Application(middlewares=[self._guard()], client_max_size=BODY_BYTES)
         app.router.add_get("/{place}/ws", self._serve_socket)
         app.router.add_get("/{place}/{name:.*}", self._file)
         app.router.add_post(f"/{{place}}/{LOG_OUT}", self._log_out)
@@ -156,7 +156,7 @@ class WebView:
                 await self._fleet_pages.streams.aclose()
             self._runner = None
 
-    def _guarded(self) -> Any:
+    def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
             """Check every request, also those for unknown paths. Refusals wait during a flood."""
@@ -300,10 +300,10 @@ async def _connect(session: DashboardSession, socket: web.WebSocketResponse) -> 
 async def handle_message(session: DashboardSession, text: str) -> None:
     """Apply one message of textual-serve's script; ignore one that contains neither keys nor a size."""
     try:
-        said = msgspec.json.decode(text)
+        message = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return
-    match said:
+    match message:
         case ["stdin", str(keys)]:
             await session.write(keys.encode())
         case ["resize", {"width": width, "height": height}]:

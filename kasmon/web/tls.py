@@ -74,9 +74,11 @@ def how_to_forward(port: int) -> str:
     """Return how other machines reach a server on loopback without a certificate, with programs that are installed."""
     found = [name for name in PROGRAMS if shutil.which(name, path=os.environ.get("PATH"))]
     names = found or list(PROGRAMS)
-    ways = " or ".join(f"`{PROGRAMS[name].format(port=port or 8000)}`" for name in names)
+    commands = " or ".join(f"`{PROGRAMS[name].format(port=port or 8000)}`" for name in names)
     state = f"{' and '.join(found)} {'is' if len(found) == 1 else 'are'} installed" if found else "neither is installed"
-    return f"Without a certificate, listen on loopback and forward HTTPS to it: {ways} ({state}). See docs/phone.md."
+    return (
+        f"Without a certificate, listen on loopback and forward HTTPS to it: {commands} ({state}). See docs/phone.md."
+    )
 
 
 def _parse(bind: str) -> tuple[str, int | None]:

@@ -6,6 +6,6 @@ MESSAGE: Final = "\\033[H\\033[2J● {}\\n\\n──────────\\n�
 """A format of `printf` for a screen with one message, the cursor in the box."""
 
 
-def message(said: str) -> str:
-    """The shell's command that shows *said*, which the shell expands, as the agent's last message."""
-    return f'printf "{MESSAGE.format("%s")}" "{said}"'
+def message(text: str) -> str:
+    """The shell's command that shows *text*, which the shell expands, as the agent's last message."""
+    return f'printf "{MESSAGE.format("%s")}" "{text}"'

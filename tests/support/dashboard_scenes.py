@@ -90,8 +90,8 @@ async def settled(pilot: Pilot[None]) -> None:
     await pilot.pause()
     session = app.main_view.preview.session
     if session is not None and session.id in TALKS:
-        told = app.session_pane.transcripts.of(session.id)
-        await auntil(lambda: told.cursor, what="the transcript")
+        transcript = app.session_pane.transcripts.of(session.id)
+        await auntil(lambda: transcript.cursor, what="the transcript")
         await auntil(lambda: app.session_pane.widget, what="the preview")
     view = app.session_pane.widget
     if isinstance(view, FocusView) and view.session in PANES:
@@ -124,8 +124,8 @@ def has_searched(view: SessionView) -> bool:
 
     A search that gets no time within its first portion, on a busy machine, goes on by a timer.
     """
-    search, told = view.screen_of_events.finder.search, view.find_bar.words.result[0]
-    return search is None or (search.is_done and bool(told) and not told.endswith("so far"))
+    search, result = view.screen_of_events.finder.search, view.find_bar.words.result[0]
+    return search is None or (search.is_done and bool(result) and not result.endswith("so far"))
 
 
 def keys(*pressed: str) -> Act:
@@ -168,8 +168,8 @@ def printed(*pressed: str) -> Act:
     return act
 
 
-def searching(words: str, *pressed: str) -> Act:
-    """Search all sessions for *words*, and press these keys there."""
+def searching(query: str, *pressed: str) -> Act:
+    """Search all sessions for *query*, and press these keys there."""
 
     async def act(pilot: Pilot[None]) -> None:
         gateway = cast(FakeGateway, cast(Kasmon, pilot.app).gateway)
@@ -178,8 +178,8 @@ def searching(words: str, *pressed: str) -> Act:
         await pilot.press("ctrl+f")
         await auntil(lambda: isinstance(pilot.app.screen, SearchScreen), what="the search")
         screen = cast(SearchScreen, pilot.app.screen)
-        await pilot.press(*words)
-        await auntil(lambda: screen.words == words and screen.is_done, what="what it found")
+        await pilot.press(*query)
+        await auntil(lambda: screen.words == query and screen.is_done, what="what it found")
         await pilot.press(*pressed)
         await pilot.pause()
 

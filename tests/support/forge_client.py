@@ -112,21 +112,21 @@ class ForgeClient:
         self._answers = [*{**ANSWERS[name], **(more or {})}]
         folder.mkdir(exist_ok=True)
         self.calls_file.touch()
-        for words, answer in {**ANSWERS[name], **(more or {})}.items():
-            self.says(words, answer)
-        cases = [f"  '{words}'*) cat '{self._file(words)}';;\n" for words in self._answers]
+        for arguments, answer in {**ANSWERS[name], **(more or {})}.items():
+            self.says(arguments, answer)
+        cases = [f"  '{arguments}'*) cat '{self._file(arguments)}';;\n" for arguments in self._answers]
         program = folder / name
         program.write_text(
             f'#!/bin/sh\necho "$*" >>\'{self.calls_file}\'\ncase "$*" in\n{"".join(cases)}  *) exit 1;;\nesac\n'
         )
         program.chmod(0o755)
 
-    def says(self, words: str, answer: object) -> None:
-        """Print *answer* from now on where the arguments begin with *words*; what is no text, as JSON."""
-        self._file(words).write_text(answer if isinstance(answer, str) else json.dumps(answer))
+    def says(self, arguments: str, answer: object) -> None:
+        """Print *answer* from now on where the arguments begin with *arguments*; what is no text, as JSON."""
+        self._file(arguments).write_text(answer if isinstance(answer, str) else json.dumps(answer))
 
-    def _file(self, words: str) -> Path:
-        return self.folder / str(self._answers.index(words))
+    def _file(self, arguments: str) -> Path:
+        return self.folder / str(self._answers.index(arguments))
 
     @property
     def calls(self) -> list[str]:

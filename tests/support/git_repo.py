@@ -15,7 +15,7 @@ class Repo:
         for number in range(commits):
             self.commit(f"file{number}.txt")
 
-    def git(self, *words: str, at: Path | None = None) -> str:
+    def git(self, *arguments: str, at: Path | None = None) -> str:
         """What git says, at *at* or in the repository itself. Nothing of the user's config is heard."""
         own = {
             "HOME": str(self.folder),
@@ -23,7 +23,7 @@ class Repo:
             **{f"GIT_{who}_{what}": "t@t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
         }
         return subprocess.run(
-            ["git", "-c", "protocol.file.allow=always", *words],
+            ["git", "-c", "protocol.file.allow=always", *arguments],
             cwd=at or self.folder,
             env={"PATH": os.environ["PATH"]} | own,
             capture_output=True,

@@ -123,10 +123,10 @@ def _commands(group: App, above: str = "") -> Iterator[tuple[str, list[str]]]:
         if name.startswith("-"):
             continue
         command = group[name]
-        words = f"{above} {name}".strip()
+        full_name = f"{above} {name}".strip()
         names = [] if command.default_command is None else command.assemble_argument_collection(parse_docstring=False)
-        yield words, sorted("|".join(argument.names) for argument in names)
-        yield from _commands(command, words)
+        yield full_name, sorted("|".join(argument.names) for argument in names)
+        yield from _commands(command, full_name)
 
 
 def _shape(value: Any) -> Any:

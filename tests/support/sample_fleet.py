@@ -66,12 +66,12 @@ def session(name: str, state: SessionState = SessionState.IDLE, *, ago: float = 
     return Session(**{**base, **fields})
 
 
-def working(name: str, said: str = "Reading kasmon/tui/fleet.py", **fields: Any) -> Session:
-    return session(name, SessionState.WORKING, last_line=said, **fields)
+def working(name: str, last_line: str = "Reading kasmon/tui/fleet.py", **fields: Any) -> Session:
+    return session(name, SessionState.WORKING, last_line=last_line, **fields)
 
 
-def idle(name: str, said: str = "Done. Anything else?", **fields: Any) -> Session:
-    return session(name, SessionState.IDLE, last_line=said, **fields)
+def idle(name: str, last_line: str = "Done. Anything else?", **fields: Any) -> Session:
+    return session(name, SessionState.IDLE, last_line=last_line, **fields)
 
 
 def asking(name: str, *requests: Request, ago: float = 12.0, **fields: Any) -> Session:

@@ -74,8 +74,8 @@ def failed(id_: str, attempt: int = 1, why: str = "it broke") -> tuple[events.Pl
     return began(id_, attempt), events.TaskFailed(at=30, task=id_, attempt=attempt, why=why)
 
 
-def steered(deed: events.PlanAction, id_: str = "", agent: str = "") -> events.PlanDecisionMade:
-    return events.PlanDecisionMade(at=40, decision=deed, task=id_, agent=agent)
+def steered(action: events.PlanAction, id_: str = "", agent: str = "") -> events.PlanDecisionMade:
+    return events.PlanDecisionMade(at=40, decision=action, task=id_, agent=agent)
 
 
 def session(id_: str, state: SessionState = SessionState.WORKING, *receipts: Receipt, **more: Any) -> Session:

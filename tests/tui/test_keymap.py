@@ -61,7 +61,7 @@ def test_the_help_shows_the_keys_of_its_screen_first_and_no_key_twice() -> None:
 
 def test_the_help_is_searched_by_keys_and_text() -> None:
     def found(words: str) -> list[str]:
-        return [line.text for line in help_rows(KeyMap(), LOOK, 90, words=words)]
+        return [line.text for line in help_rows(KeyMap(), LOOK, 90, query=words)]
 
     assert ["All sessions", "Broadcast a prompt to all agents in the list…"] == [
         line if line[0] != " " else line.split(maxsplit=1)[1].strip() for line in found("prompt broadcast")

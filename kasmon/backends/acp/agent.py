@@ -69,8 +69,8 @@ class AcpAgent(StructuredAgent):
     def explain(self, error: Exception, limit_s: float) -> LaunchError:
         program, method = self._launch.argv[0], self._client.waits_for
         printed = errors.cleaned(self._incoming.garbage.decode("utf-8", "replace"), self._environment.secrets)
-        said = (("Its message:", self._child.last_words), ("It printed:", printed))
-        hint = " ".join(f"{how} {words}" for how, words in said if words)
+        outputs = (("Its message:", self._child.last_words), ("It printed:", printed))
+        hint = " ".join(f"{how} {text}" for how, text in outputs if text)
         if isinstance(error, TimeoutError):
             return UnfitAgentError(f"{program!r} did not respond to {method!r} within {limit_s:g} s.", hint=hint)
         if not isinstance(error, GONE):
@@ -200,8 +200,8 @@ class AcpAgent(StructuredAgent):
         try:
             return await self._client.call(method, params)
         except RequestError as error:
-            said = errors.words(error, self._environment.secrets)
-            raise RefusedError(f"the agent did not accept {what}: {said}") from error
+            message = errors.words(error, self._environment.secrets)
+            raise RefusedError(f"the agent did not accept {what}: {message}") from error
         except ConnectionError as error:
             raise SessionEndedError(self._session) from error
 

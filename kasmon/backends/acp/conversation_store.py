@@ -47,20 +47,20 @@ class ConversationStore:
             UnableError: if it does not list its conversations.
             LaunchError: if it requires a log-in, refuses, ends or takes too long.
         """
-        async with self._opened("list its conversations", limit_s) as (client, able):
+        async with self._open_client("list its conversations", limit_s) as (client, able):
             if able.list is None:
                 raise UnableError(f"{self._name!r} does not list its conversations.")
             return await _read_pages(client, folder)
 
     async def delete(self, conversation: str, limit_s: float) -> None:
         """Have it delete *conversation*; raises as `list`, and ends the agent."""
-        async with self._opened("delete a conversation", limit_s) as (client, able):
+        async with self._open_client("delete a conversation", limit_s) as (client, able):
             if able.delete is None:
                 raise UnableError(f"{self._name!r} does not delete conversations for kasmon.")
             await client.call("session/delete", {"sessionId": conversation})
 
     @contextlib.asynccontextmanager
-    async def _opened(self, what: str, limit_s: float) -> AsyncIterator[tuple[AcpClient, SessionCapabilities]]:
+    async def _open_client(self, what: str, limit_s: float) -> AsyncIterator[tuple[AcpClient, SessionCapabilities]]:
         # nothing that it sends is stored, so it never waits for space
         transport = AcpTransport(self._child, lambda line: None, lambda: asyncio.sleep(0))
         client = AcpClient(transport, _refuse_calls)
@@ -71,10 +71,10 @@ class ConversationStore:
                 able = introduced.agent_capabilities or AgentCapabilities()
                 yield client, able.session_capabilities or SessionCapabilities()
         except RequestError as error:
-            said = errors.words(error, self._secrets)
+            message = errors.words(error, self._secrets)
             if errors.needs_log_in(error):
-                raise missing_log_in(self._name, said, introduced, self._agent, self._launch.argv) from error
-            raise LaunchError(f"{self._name!r} did not {what}: {said}") from error
+                raise missing_log_in(self._name, message, introduced, self._agent, self._launch.argv) from error
+            raise LaunchError(f"{self._name!r} did not {what}: {message}") from error
         except ValidationError as error:
             raise LaunchError(f"{self._name!r} did not {what}: its answer is invalid.") from error
         except TimeoutError as error:

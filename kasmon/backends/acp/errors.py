@@ -16,10 +16,10 @@ LONGEST: Final = 2000
 
 def words(error: RequestError, secrets: Sequence[str]) -> str:
     """Return the text of *error* for the user, cleaned, without *secrets*."""
-    said, data = unwrap_error(str(error)), error.data
+    message, data = unwrap_error(str(error)), error.data
     fields = (text_at(data, name) for name in ("details", "message", "error", "reason"))
     more = data if isinstance(data, str) else next(filter(None, fields), "")
-    text = f"{said}: {more}" if more and more not in said else said
+    text = f"{message}: {more}" if more and more not in message else message
     return cleaned(text, secrets) or "no reason given"
 
 

@@ -47,12 +47,12 @@ OLDER: Final = "terminal-auth"
 
 
 def missing_log_in(
-    name: str, said: str, introduced: InitializeResponse, agent: AgentProfile, argv: Sequence[str]
+    name: str, answer: str, introduced: InitializeResponse, agent: AgentProfile, argv: Sequence[str]
 ) -> LogInRequiredError:
-    """Return the error of an agent that refused with *said* because it requires a log-in, with the ways to log in."""
+    """Return the error of an agent that refused with *answer* because it requires a log-in, with the ways to log in."""
     methods = [_describe(method, argv) for method in introduced.auth_methods or ()]
     offers = f" It offers: {'; '.join(methods)}." if methods else ""
-    message, hint = f"{name!r} requires a login: {said}", agent.log_in.how + offers
+    message, hint = f"{name!r} requires a login: {answer}", agent.log_in.how + offers
     if (log_in := find_terminal_log_in(introduced, argv)) is None:
         return LogInRequiredError(message, hint=hint)
     return LogInRequiredError(message, hint=hint, title=log_in.title, argv=log_in.argv, variables=log_in.variables)
@@ -74,10 +74,10 @@ def _terminal_log_in(method: AuthMethod, own: Sequence[str]) -> TerminalLogIn | 
         older = table(method.field_meta, OLDER)
         command, arguments = text(older, "command"), at(older, "args")
         variables = {name: value for name, value in table(older, "env").items() if isinstance(value, str)}
-        words = arguments if isinstance(arguments, list) else []
-        if not command or not all(isinstance(word, str) for word in words):
+        command_arguments = arguments if isinstance(arguments, list) else []
+        if not command or not all(isinstance(word, str) for word in command_arguments):
             return None
-        argv = (command, *words)
+        argv = (command, *command_arguments)
     shown = (*argv, *variables, *variables.values())
     is_shown_whole = not any(has_hidden(word) or {"\n", "\t"} & {*word} for word in shown)
     return TerminalLogIn(title=clean_line(method.name), argv=argv, variables=variables) if is_shown_whole else None

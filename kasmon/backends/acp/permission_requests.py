@@ -97,8 +97,8 @@ def ask(
     data = _input(tool, tools.habits, workdir)
     kind = RequestKind.QUESTION if is_choice else RequestKind.PERMISSION
     kind = RequestKind.PLAN if tool.kind == PLAN_KIND else kind
-    words = texts(contents)
-    shown, why = (diff, words) if diff else _shown(tool, data, words, kind, workdir)
+    text = texts(contents)
+    shown, why = (diff, text) if diff else _format_request(tool, data, text, kind, workdir)
     if not allowing:
         lasting = ", ".join(f"“{option.name}”" for option in _of_kind(asked.options, "allow_always"))
         why = "\n".join(filter(None, (why, ONLY_ALWAYS.format(lasting) if lasting else NO_WAY_TO_ALLOW)))
@@ -173,10 +173,10 @@ def _input(tool: AcpToolCall, habits: frozenset[Quirk], workdir: str) -> dict[st
         return {"input": raw}
     if paths:
         return {"path": paths[0]} if len(paths) == 1 else {"paths": paths}
-    words = texts(tool.contents)
+    text = texts(tool.contents)
     if tool.kind == COMMAND_KIND and Quirk.COMMAND_AS_TITLE in habits:
-        return {"command": tool.title, **_surroundings(words, workdir)}
-    return {"title": tool.title, **({"text": words} if words else {})}
+        return {"command": tool.title, **_surroundings(text, workdir)}
+    return {"title": tool.title, **({"text": text} if text else {})}
 
 
 def _is_of(raw: Mapping[str, Any], path: str, workdir: str) -> bool:
@@ -185,24 +185,31 @@ def _is_of(raw: Mapping[str, Any], path: str, workdir: str) -> bool:
     return all(shorten_path(value, workdir) == shorten_path(path, workdir) for value in named)
 
 
-def _surroundings(words: str, workdir: str) -> dict[str, Any]:
+def _surroundings(text: str, workdir: str) -> dict[str, Any]:
     """Parse gemini's description of a command: `[current working directory D] (description) [background]`."""
-    here = f"[current working directory {workdir}]"
-    rest = words.removeprefix(here).strip()
-    if words.startswith(here) and "[background]" not in rest:
+    folder_line = f"[current working directory {workdir}]"
+    rest = text.removeprefix(folder_line).strip()
+    if text.startswith(folder_line) and "[background]" not in rest:
         return {"cwd": workdir, **({"description": rest} if rest else {})}
-    return {"text": words} if words else {}
+    return {"text": text} if text else {}
 
 
-def _shown(tool: AcpToolCall, data: Mapping[str, Any], words: str, kind: RequestKind, workdir: str) -> tuple[str, str]:
+def _format_request(
+    tool: AcpToolCall, data: Mapping[str, Any], given_text: str, kind: RequestKind, workdir: str
+) -> tuple[str, str]:
     """Return the whole request as text, and the agent's own reason."""
     command = data.get("command")
     if tool.kind == COMMAND_KIND and isinstance(command, str):
-        told = {"command": command, "description": data.get("description"), "cwd": workdir, "text": words}
-        rest = {name: value for name, value in data.items() if name not in told or value != told[name]}
-        return "\n\n".join([command, *([as_json(rest, 2)] if rest else [])]), words or text(data, "description")
-    if kind is RequestKind.PLAN and words:
-        return words, ""
+        fields = {"command": command, "description": data.get("description"), "cwd": workdir, "text": given_text}
+        rest = {name: value for name, value in data.items() if name not in fields or value != fields[name]}
+        return "\n\n".join([command, *([as_json(rest, 2)] if rest else [])]), given_text or text(data, "description")
+    if kind is RequestKind.PLAN and given_text:
+        return given_text, ""
     details = as_json(data, 2) if set(data) - {"title", "text"} else ""
-    parts = (NO_PLAN if kind is RequestKind.PLAN else "", tool.title, words if words not in tool.title else "", details)
+    parts = (
+        NO_PLAN if kind is RequestKind.PLAN else "",
+        tool.title,
+        given_text if given_text not in tool.title else "",
+        details,
+    )
     return "\n\n".join(part for part in parts if part), ""

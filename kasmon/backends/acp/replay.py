@@ -76,9 +76,9 @@ class ReplayedHistory:
         return ""
 
     def _is_it(self, text: str) -> bool:
-        said = text.strip()
+        prompt = text.strip()
         return bool(self._remembers) and (
-            said == self._remembers or (len(self._remembers) >= LONG_ENOUGH and self._remembers in said)
+            prompt == self._remembers or (len(self._remembers) >= LONG_ENOUGH and self._remembers in prompt)
         )
 
     def _count_piece(self) -> None:

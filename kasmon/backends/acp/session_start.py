@@ -87,12 +87,12 @@ class SessionStart:
         except RequestError as error:
             raise self._refused(error, introduced) from error
         of_sessions, of_prompts = able.session_capabilities or SessionCapabilities(), able.prompt_capabilities
-        said = {"forks": of_sessions.fork, "deletes": of_sessions.delete}
+        abilities = {"forks": of_sessions.fork, "deletes": of_sessions.delete}
         conversation = conversation._replace(
             log_in=find_terminal_log_in(introduced, self._launch.argv),
             closes=of_sessions.close is not None,
             takes_images=of_prompts is not None and of_prompts.image is True,
-            abilities=tuple(name for name, capability in said.items() if capability is not None),
+            abilities=tuple(name for name, capability in abilities.items() if capability is not None),
         )
         conversation = await self._apply_setting(conversation, "model", self._launch.model)
         return await self._apply_setting(conversation, "mode", self._launch.permission_mode)
@@ -178,21 +178,21 @@ class SessionStart:
         try:
             await self._client.call(*to_set(setting, offer, wanted, conversation.id))
         except RequestError as error:
-            said = errors.words(error, self._environment.secrets)
-            raise LaunchError(f"{self._name!r} did not accept the {what} {wanted!r}: {said}") from error
+            message = errors.words(error, self._environment.secrets)
+            raise LaunchError(f"{self._name!r} did not accept the {what} {wanted!r}: {message}") from error
         return conversation._replace(settings=conversation.settings.chosen(setting, wanted))
 
     def _refused(self, error: RequestError, introduced: InitializeResponse) -> LaunchError:
-        said = errors.words(error, self._environment.secrets)
+        message = errors.words(error, self._environment.secrets)
         if errors.needs_log_in(error):
-            return missing_log_in(self._name, said, introduced, self._agent, self._launch.argv)
+            return missing_log_in(self._name, message, introduced, self._agent, self._launch.argv)
         if self._launch.resume:
-            what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {said}"
+            what = f"{self._name!r} did not resume the conversation {self._launch.resume!r}: {message}"
             return LaunchError(what, hint="`kasmon new` starts a new session.")
         if self._launch.fork is not None:
             source = self._launch.fork.conversation
-            return LaunchError(f"{self._name!r} did not copy the conversation {source!r}: {said}")
-        return LaunchError(f"{self._name!r} did not open a conversation: {said}")
+            return LaunchError(f"{self._name!r} did not copy the conversation {source!r}: {message}")
+        return LaunchError(f"{self._name!r} did not open a conversation: {message}")
 
 
 def few(names: tuple[str, ...]) -> str:

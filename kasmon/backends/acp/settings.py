@@ -83,13 +83,13 @@ class AcpSettings(NamedTuple):
 def parse_offered(answer: Mapping[str, Any]) -> AcpSettings:
     """Return what an answer to `session/new`, `session/load` or `session/resume` offers."""
     try:
-        told = LoadSessionResponse.model_validate(answer)
+        response = LoadSessionResponse.model_validate(answer)
     except ValidationError:
         return AcpSettings(model=_models(answer.get("models")))
-    settings = of_options(told.config_options or ())
+    settings = of_options(response.config_options or ())
     mode = settings.mode
-    if mode is None and told.modes is not None:
-        mode = SettingOption(told.modes.current_mode_id, tuple(mode.id for mode in told.modes.available_modes))
+    if mode is None and response.modes is not None:
+        mode = SettingOption(response.modes.current_mode_id, tuple(mode.id for mode in response.modes.available_modes))
     return settings._replace(model=settings.model or _models(answer.get("models")), mode=mode)
 
 
@@ -107,9 +107,9 @@ def of_options(options: Sequence[SessionConfigOptionSelect | SessionConfigOption
 
 def of_answer(answer: Mapping[str, Any], now: AcpSettings) -> AcpSettings:
     """Return the settings in the answer to a change; *now* for those it omits."""
-    told = answer.get("configOptions")
-    settings = parse_offered({"configOptions": told})
-    switches = settings.switches if isinstance(told, list) else now.switches
+    options = answer.get("configOptions")
+    settings = parse_offered({"configOptions": options})
+    switches = settings.switches if isinstance(options, list) else now.switches
     return AcpSettings(settings.model or now.model, settings.mode or now.mode, switches)
 
 
@@ -148,10 +148,10 @@ def _models(models: Any) -> SettingOption | None:
 
 
 def _few(names: Sequence[str]) -> tuple[str, ...]:
-    told, left = [], NAMES_BYTES
+    result, left = [], NAMES_BYTES
     for name in names:
         left -= len(name.encode("utf-8", "replace")) + 3
         if left < 0:
             break
-        told.append(name)
-    return tuple(told)
+        result.append(name)
+    return tuple(result)

@@ -135,8 +135,8 @@ class AcpToolCalls:
         tool.is_started = True
         name, title = self.name(tool), self.title(tool)
         given = tool.input or tool.asked_input
-        told = as_json(given) if given else ""
-        started = ToolStarted(at=at, call=tool.call, tool=name, title="" if title == name else title, input=told)
+        arguments = as_json(given) if given else ""
+        started = ToolStarted(at=at, call=tool.call, tool=name, title="" if title == name else title, input=arguments)
         return [started, *_to_do(tool.input, at)]
 
     def _finish(self, tool: AcpToolCall, ok: bool, at: float) -> list[Event]:

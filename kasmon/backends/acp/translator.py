@@ -79,18 +79,18 @@ class AcpTranslator:
     def translate(self, params: Any, at: float) -> AgentOutputs:
         """Return the events of a `session/update` with *params*."""
         try:
-            told = schema.SessionNotification.model_validate(params)
+            notification = schema.SessionNotification.model_validate(params)
         except ValidationError:
             return self.unknown.report(
                 f"session/update {text(params, 'update', 'sessionUpdate') or 'without a kind'}", params, at
             )
-        if self.session is not None and told.session_id != self.session:
+        if self.session is not None and notification.session_id != self.session:
             return self.unknown.report("session/update of another session", params, at)
-        if self.history is not None and self._is_history(told.update, self.history):
+        if self.history is not None and self._is_history(notification.update, self.history):
             if self.imported is not None:
-                self.imported.add(told.update)
+                self.imported.add(notification.update)
             return []
-        return self._said(told.update, at)
+        return self._said(notification.update, at)
 
     def begins(self, at: float) -> AgentOutputs:
         """End the replay and any open message, for a new prompt."""
@@ -106,9 +106,9 @@ class AcpTranslator:
 
     def now_set(self, settings: AcpSettings, at: float) -> list[events.Event]:
         """Apply *settings*; return the events of the change."""
-        told = settings.diff_from(self.settings, at)
+        changes = settings.diff_from(self.settings, at)
         self.settings = settings
-        return [told] if told is not None else []
+        return [changes] if changes is not None else []
 
     def _is_history(self, update: AgentUpdate, history: ReplayedHistory) -> bool:
         match update:
@@ -129,7 +129,7 @@ class AcpTranslator:
     def _said(self, update: AgentUpdate, at: float) -> AgentOutputs:
         match update:
             case schema.AgentMessageChunk() | schema.AgentThoughtChunk():
-                return self._spoken(update, at)
+                return self._add_chunk(update, at)
             case schema.ToolCallStart() | schema.ToolCallProgress():
                 return [*self.speech.finish(at), *self.tools.apply(update, at)]
             case schema.AgentPlanUpdate():
@@ -155,7 +155,7 @@ class AcpTranslator:
             case other:
                 assert_never(other)
 
-    def _spoken(self, update: schema.AgentMessageChunk | schema.AgentThoughtChunk, at: float) -> AgentOutputs:
+    def _add_chunk(self, update: schema.AgentMessageChunk | schema.AgentThoughtChunk, at: float) -> AgentOutputs:
         text = text_of(update.content)
         is_thought = isinstance(update, schema.AgentThoughtChunk)
         mode = self.settings.mode if Quirk.MODE_IN_TEXT in self.tools.habits and not is_thought else None
@@ -193,10 +193,10 @@ def build_failure(
     error: RequestError, secrets: Sequence[str], how: str, at: float, log_in: TerminalLogIn | None = None
 ) -> list[events.Event]:
     """Return the events for a prompt answered with *error*; *how* describes how to log in, *log_in* in a terminal."""
-    said = errors.words(error, secrets)
+    message = errors.words(error, secrets)
     if errors.is_limit(error):
-        return [events.LimitReached(at=at, text=said), events.TurnEnded(at=at, reason="limit", error=said)]
+        return [events.LimitReached(at=at, text=message), events.TurnEnded(at=at, reason="limit", error=message)]
     if errors.needs_log_in(error):
-        ended = events.TurnEnded(at=at, reason="error", error=f"{said} {how}")
+        ended = events.TurnEnded(at=at, reason="error", error=f"{message} {how}")
         return [*([events.LogInRequired(at=at, log_in=log_in)] if log_in is not None else []), ended]
-    return [events.TurnEnded(at=at, reason="error", error=said)]
+    return [events.TurnEnded(at=at, reason="error", error=message)]

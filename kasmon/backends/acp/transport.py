@@ -29,14 +29,14 @@ class AcpTransport:
     """The messages of one agent."""
 
     def __init__(
-        self, child: ChildProcess, on_garbage: Callable[[bytes], None], room: Callable[[], Awaitable[None]]
+        self, child: ChildProcess, on_garbage: Callable[[bytes], None], wait_for_space: Callable[[], Awaitable[None]]
     ) -> None:
         self.over = asyncio.Event()
         """Set when the agent has closed its output."""
         self._child = child
         self._lines = child.lines()
         self._on_garbage = on_garbage
-        self._room = room
+        self._room = wait_for_space
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message; None at the end."""
@@ -93,12 +93,12 @@ def _answer(message: dict[str, Any]) -> dict[str, Any] | None:
     if not isinstance(error, dict):
         error = {"message": str(error)}
     code, text = error.get("code"), error.get("message")
-    told = {
+    response = {
         "code": code if isinstance(code, int) else INTERNAL,
         "message": text if isinstance(text, str) else json.dumps(text) if text is not None else "no reason given",
         "data": error.get("data"),
     }
-    return {"id": message["id"], "error": told}
+    return {"id": message["id"], "error": response}
 
 
 def _is_id(number: object) -> bool:

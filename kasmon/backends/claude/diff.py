@@ -18,9 +18,9 @@ def diff_of_result(result: Table) -> str:
         for hunk in rows(result, "structuredPatch")
     ]
     if path and hunks:
-        return _written(path, hunks)
+        return _format_hunks(path, hunks)
     if path and result.get("type") == "create":
-        return _written(path, _hunks("", text(result, "content")))
+        return _format_hunks(path, _hunks("", text(result, "content")))
     return ""
 
 
@@ -33,16 +33,16 @@ def wanted(tool: str, asked: Table, before: str | None) -> str:
     if tool not in CHANGING or not path:
         return ""
     if tool == "Write":
-        return "" if before is None else _written(path, _hunks(before, text(asked, "content")))
+        return "" if before is None else _format_hunks(path, _hunks(before, text(asked, "content")))
     edits = rows(asked, "edits") if tool == "MultiEdit" else [asked]
-    after = _edited(before, edits) if before is not None else None
+    after = _apply_edits(before, edits) if before is not None else None
     if before is not None and after is not None:
-        return _written(path, _hunks(before, after))
+        return _format_hunks(path, _hunks(before, after))
     loose = [hunk for edit in edits for hunk in _hunks(text(edit, "old_string"), text(edit, "new_string"))]
-    return _written(path, loose)
+    return _format_hunks(path, loose)
 
 
-def _edited(before: str, edits: Sequence[Table]) -> str | None:
+def _apply_edits(before: str, edits: Sequence[Table]) -> str | None:
     """Return *before* after *edits*; None if one of them does not match."""
     after = before
     for edit in edits:
@@ -57,7 +57,7 @@ def _hunks(before: str, after: str) -> list[Hunk]:
     return compare(*(split_lines(text if text.endswith("\n") or not text else f"{text}\n") for text in (before, after)))
 
 
-def _written(path: str, hunks: Sequence[Hunk]) -> str:
+def _format_hunks(path: str, hunks: Sequence[Hunk]) -> str:
     """Return *hunks* as a unified diff of *path*; empty if there are none."""
     if not hunks:
         return ""

@@ -155,7 +155,7 @@ def explain_failure(
     error: Exception, plan: ClaudeLaunch, child: ChildProcess, failure: str, limit_s: float
 ) -> LaunchError:
     """Return why the handshake failed; *failure* is the agent's own message in its protocol, if any."""
-    words = redact(clean_block(failure), plan.secrets)[0] or child.last_words
+    reason = redact(clean_block(failure), plan.secrets)[0] or child.last_words
     how = child.signal or (f"exit code {child.exit_code}" if child.exit_code is not None else "")
     if isinstance(error, TimeoutError):
         what = f"claude did not initialise within {limit_s:g} s"
@@ -163,8 +163,8 @@ def explain_failure(
         what = f"claude ended before it had initialised ({how})"
     else:
         what = f"claude did not initialise ({error})"
-    said = f"{failure}\n{child.last_words}"
-    hint = next((hint for sign, hint in HINTS.items() if sign in said), "")
-    kind = UnfitAgentError if UNKNOWN_FLAG in said or not hint else LaunchError
-    message = f"{what}{f': {words}' if words else ''}.".replace("..", ".")
+    output = f"{failure}\n{child.last_words}"
+    hint = next((hint for sign, hint in HINTS.items() if sign in output), "")
+    kind = UnfitAgentError if UNKNOWN_FLAG in output or not hint else LaunchError
+    message = f"{what}{f': {reason}' if reason else ''}.".replace("..", ".")
     return kind(message, hint=hint or f"The program was {plan.argv[0]!r}.")

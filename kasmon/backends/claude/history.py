@@ -38,9 +38,9 @@ def memory(config: Path, conversation: str, prompt: str) -> PromptPresence:
         return PromptPresence.NO_TRANSCRIPT
     last, is_there = "", False
     try:
-        for said in prompts(file):
-            last = said
-            is_there = is_there or said.strip() == prompt.strip()
+        for entry in prompts(file):
+            last = entry
+            is_there = is_there or entry.strip() == prompt.strip()
     except OSError:
         return PromptPresence.NO_TRANSCRIPT
     if last.strip() == prompt.strip():

@@ -53,10 +53,10 @@ class LimitTracker:
         self._warned = name
         return (*lifted, NoticeRaised(at=at, text=warning, level="warning"))
 
-    def record_refusal(self, message: Table, said: str, at: float) -> tuple[Event, ...]:
-        """Record that the provider refused a request because of a limit; *said* is the agent's message."""
+    def record_refusal(self, message: Table, refusal: str, at: float) -> tuple[Event, ...]:
+        """Record that the provider refused a request because of a limit; *refusal* is the agent's message."""
         info = table(table(message, "api_error_params"), "rate_limit_info")
-        return () if self.is_reached else self._reach(amount(info, "resetsAt"), said, at)
+        return () if self.is_reached else self._reach(amount(info, "resetsAt"), refusal, at)
 
     def end(self, at: float) -> tuple[Event, ...]:
         if not self.is_reached:
@@ -64,9 +64,9 @@ class LimitTracker:
         self.is_reached = False
         return (LimitLifted(at=at),)
 
-    def _reach(self, until: float | None, said: str, at: float) -> tuple[Event, ...]:
+    def _reach(self, until: float | None, refusal: str, at: float) -> tuple[Event, ...]:
         self.is_reached = True
-        return (LimitReached(at=at, until=until, text=said),)
+        return (LimitReached(at=at, until=until, text=refusal),)
 
 
 def _windows(info: Table) -> list[LimitWindow]:
@@ -118,8 +118,8 @@ class ClaudeNotices:
             return None
         if subtype == "local_command_output":
             return MessageWritten(at=at, text=text(message, "content"))
-        told = self._notice_of(subtype, message)
-        return NoticeRaised(at=at, text=told[0], level=told[1]) if told and told[0].strip() else None
+        notice = self._notice_of(subtype, message)
+        return NoticeRaised(at=at, text=notice[0], level=notice[1]) if notice and notice[0].strip() else None
 
     def _notice_of(self, subtype: str, message: Table) -> tuple[str, NoticeLevel] | None:
         match subtype:

@@ -61,7 +61,7 @@ def _permission(call: str, name: str, given: Table, asked: Table, before: str | 
         tool=name,
         title=tool_text.title(given) or clean_line(name),
         input=given,
-        shown=changes or _shown(name, given),
+        shown=changes or _format_input(name, given),
         is_diff=bool(changes),
         required=tool_text.REQUIRED.get(name, ()),
         choices=PERMISSION_CHOICES,
@@ -69,7 +69,7 @@ def _permission(call: str, name: str, given: Table, asked: Table, before: str | 
     )
 
 
-def _shown(name: str, given: Table) -> str:
+def _format_input(name: str, given: Table) -> str:
     """Return the whole input of the tool *name* as readable text."""
     if name == "Bash" and text(given, "command"):
         return text(given, "command")
@@ -87,7 +87,7 @@ def _why(name: str, asked: Table) -> str:
     return " · ".join(clean_line(reason) for reason in (by, *reasons) if reason)
 
 
-def _plan(call: str, given: Table, said: str) -> Request:
+def _plan(call: str, given: Table, plan: str) -> Request:
     return Request(
         id=RequestId(call),
         session=SessionId(""),
@@ -95,7 +95,7 @@ def _plan(call: str, given: Table, said: str) -> Request:
         tool=PLAN_TOOL,
         title="Approve the plan",
         input=given,
-        shown=text(given, "plan") or (f"{NO_PLAN} Its last message:\n\n{said}" if said else NO_PLAN),
+        shown=text(given, "plan") or (f"{NO_PLAN} Its last message:\n\n{plan}" if plan else NO_PLAN),
         choices=PLAN_CHOICES,
         options=PLAN_OPTIONS,
         option_notes=PLAN_NOTES,

@@ -42,22 +42,22 @@ WRAPPED: Final = re.compile(r"\A<tool_use_error>(.*)</tool_use_error>\Z", re.DOT
 
 def title(asked: Table) -> str:
     """Return one line that describes a tool with the input *asked*; empty if no field does."""
-    told = [text(asked, name) for name in TELLING] + [
+    texts = [text(asked, name) for name in TELLING] + [
         text(question, "question") for question in rows(asked, "questions")
     ]
-    line = clean_line(next((words for words in told if words.strip()), "")).strip()
-    warnings = [words for name, words in WARNINGS.items() if asked.get(name) is True]
-    return "".join(f"{words}: " for words in warnings) + line[:TITLE_CHARACTERS]
+    line = clean_line(next((line_text for line_text in texts if line_text.strip()), "")).strip()
+    warnings = [line_text for name, line_text in WARNINGS.items() if asked.get(name) is True]
+    return "".join(f"{line_text}: " for line_text in warnings) + line[:TITLE_CHARACTERS]
 
 
 def output(result: Table) -> str:
     """Return the output of a tool from its `tool_result` block; a picture is only mentioned."""
     content = result.get("content")
     if not isinstance(content, str):
-        content = "\n".join(_shown(part) for part in rows(result, "content"))
+        content = "\n".join(_format_value(part) for part in rows(result, "content"))
     wrapped = WRAPPED.match(content)
     return wrapped[1] if wrapped else content
 
 
-def _shown(part: Table) -> str:
+def _format_value(part: Table) -> str:
     return text(part, "text") if part.get("type") == "text" else f"[{text(part, 'type') or 'something'}]"

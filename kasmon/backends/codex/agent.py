@@ -133,10 +133,13 @@ class CodexAgent(StructuredAgent):
             why, how = "ended before it had opened a conversation", f" ({ended})" if ended else ""
         else:
             raise error
-        said = self._child.last_words.partition(BACKTRACE)[0]
-        words = "; ".join(line.strip() for line in said.splitlines() if line.strip()).rstrip(".")
-        what, started = f"codex {why}{how}{f': {words}' if words else ''}.", f"The program was {self._path!r}."
-        if not words or any(sign in words for sign in NO_SERVER):
+        output = self._child.last_words.partition(BACKTRACE)[0]
+        output_line = "; ".join(line.strip() for line in output.splitlines() if line.strip()).rstrip(".")
+        what, started = (
+            f"codex {why}{how}{f': {output_line}' if output_line else ''}.",
+            f"The program was {self._path!r}.",
+        )
+        if not output_line or any(sign in output_line for sign in NO_SERVER):
             return UnfitAgentError(what, hint=f"kasmon requires a codex with `codex app-server`. {started}")
         return LaunchError(what, hint=f"Check the profile's flags and config. {started}")
 
@@ -161,13 +164,17 @@ class CodexAgent(StructuredAgent):
         try:
             if message.call is None:
                 return self._translator.handle_notification(message.method, message.params, now)
-            said = self._translator.open_call(message.call, message.method, message.params, now)
+            events_of_call = self._translator.open_call(message.call, message.method, message.params, now)
         except Exception:  # a message of unexpected shape must not end the session; it is kept and reported
             log.warning("codex's %s could not be read", message.method, exc_info=True)
-            said = None
-        if message.call is not None and said is None:
+            events_of_call = None
+        if message.call is not None and events_of_call is None:
             await self._answer_unsupported(message)
-        return self._report_unknown(message.method, as_json(message.params), now) if said is None else said
+        return (
+            self._report_unknown(message.method, as_json(message.params), now)
+            if events_of_call is None
+            else events_of_call
+        )
 
     async def _answer_unsupported(self, message: CodexMessage) -> None:
         """Refuse a call that kasmon cannot answer; answer one for the current time."""
@@ -276,13 +283,13 @@ class CodexAgent(StructuredAgent):
     async def _explain_denial(self, outcome: CodexAnswerOutcome) -> None:
         """Send the reason of a denial as a message in the same turn: the model gets it right after the denial."""
         turn = self._translator.turns.get(outcome.thread, "")
-        words = f"I declined that: {outcome.reason}"
-        said = _input(words)
-        self._translator.given.expect_reason(words)
+        text = f"I declined that: {outcome.reason}"
+        prompt_input = _input(text)
+        self._translator.given.expect_reason(text)
         try:
             async with asyncio.timeout(EXPLAIN_S):
                 await self._transport.call(
-                    "turn/steer", {"threadId": outcome.thread, "expectedTurnId": turn, "input": said}
+                    "turn/steer", {"threadId": outcome.thread, "expectedTurnId": turn, "input": prompt_input}
                 )
         except (CallRefusedError, TimeoutError):
             self._warn("The request was denied; codex could not receive the reason.")
@@ -311,9 +318,9 @@ class CodexAgent(StructuredAgent):
         except CallRefusedError:
             self._warn("Codex was interrupted; a command that it had started may still run.")
 
-    def _warn(self, words: str) -> None:
-        self._emit([NoticeRaised(at=time.time(), text=words, level="warning")])
+    def _warn(self, text: str) -> None:
+        self._emit([NoticeRaised(at=time.time(), text=text, level="warning")])
 
 
-def _input(words: str) -> list[Table]:
-    return [{"type": "text", "text": words, "text_elements": []}]
+def _input(text: str) -> list[Table]:
+    return [{"type": "text", "text": text, "text_elements": []}]

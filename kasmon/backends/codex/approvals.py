@@ -164,13 +164,13 @@ def _approval(
 
 
 def _permissions(wanted: Table) -> list[str]:
-    words = ["network access"] if at(wanted, "network", "enabled") else []
+    permissions = ["network access"] if at(wanted, "network", "enabled") else []
     entries = rows(wanted, "fileSystem", "entries")
-    words += [f"{text(entry, 'access')} access to {_place(table(entry, 'path'))}" for entry in entries]
+    permissions += [f"{text(entry, 'access')} access to {_place(table(entry, 'path'))}" for entry in entries]
     if not entries:
         for access in ("read", "write"):
-            words += [f"{access} access to {path}" for path in texts(wanted, "fileSystem", access)]
-    return words
+            permissions += [f"{access} access to {path}" for path in texts(wanted, "fileSystem", access)]
+    return permissions
 
 
 def _place(path: Table) -> str:

@@ -73,9 +73,9 @@ def parse_flags(flags: Sequence[str], model: str = "") -> CodexFlags:
     arguments: list[str] = []
     thread: Table = {"model": model} if model else {}
     folders: list[str] = []
-    words = list(flags)
-    while words:
-        flag, value = _taken(words)
+    remaining = list(flags)
+    while remaining:
+        flag, value = _pop_flag(remaining)
         if flag in PASSED:
             arguments += [flag, value]
         elif flag in PASSED_ALONE:
@@ -110,23 +110,23 @@ def has_permissions(flags: Sequence[str], mode: str = "") -> bool:
     )
 
 
-def _taken(words: list[str]) -> tuple[str, str]:
-    """Remove and return the first flag of *words* and its value: `-m x`, `-mx`, `-m=x`, `--model x`, `--model=x`."""
-    word = words.pop(0)
-    if word.startswith("--"):
-        flag, given, value = word.partition("=")
-    elif word.startswith("-"):
-        flag, given, value = word[:2], word[2:], word[2:].removeprefix("=")
+def _pop_flag(values: list[str]) -> tuple[str, str]:
+    """Remove and return the first flag of *values* and its value: `-m x`, `-mx`, `-m=x`, `--model x`, `--model=x`."""
+    argument = values.pop(0)
+    if argument.startswith("--"):
+        flag, given, value = argument.partition("=")
+    elif argument.startswith("-"):
+        flag, given, value = argument[:2], argument[2:], argument[2:].removeprefix("=")
     else:
-        raise _unsupported_flag(word)
+        raise _unsupported_flag(argument)
     if flag not in WITH_VALUE:
         if given:
             raise _unsupported_flag(flag)
         return flag, ""
     if not given:
-        if not words:
+        if not values:
             raise LaunchError(f"the codex flag {flag!r} requires a value.", hint="Check the profile's flags.")
-        value = words.pop(0)
+        value = values.pop(0)
     return flag, value
 
 

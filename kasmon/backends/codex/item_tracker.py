@@ -85,8 +85,8 @@ class ItemTracker:
         self._begun.pop(call, None)
         self._commands.discard(call)
         self._running.pop(call, None)
-        said = items.finished(item, self._workdir, self.within(thread), now)
-        return before if said is None else [*before, said]
+        ended_items = items.finished(item, self._workdir, self.within(thread), now)
+        return before if ended_items is None else [*before, ended_items]
 
     def record_text(self, call: str, thread: str, delta: str) -> list[Chunk]:
         _, before = self._writing.get(call, (thread, ""))
@@ -133,12 +133,12 @@ class ItemTracker:
 
     def end_turn(self, thread: str, now: float) -> list[Event]:
         """End what the end of a turn leaves unfinished in *thread*."""
-        said = self.pop_unfinished(thread, now)
+        ended_items = self.pop_unfinished(thread, now)
         self._held = {call: held for call, held in self._held.items() if held[1] != thread}
         self._leave_running(thread)
         for call in [call for call, of in self._begun.items() if of == thread and call not in self._commands]:
-            said += self.give_up(call, now)
-        return said
+            ended_items += self.give_up(call, now)
+        return ended_items
 
     def give_up(self, call: str, now: float) -> list[Event]:
         """Report the item *call* as finished without a result."""

@@ -71,8 +71,8 @@ def finished(item: Table, workdir: str, within: str, now: float) -> Event | None
         ok = text(item, "status") not in UNDONE and not has_failed
         return ToolFinished(at=now, call=text(item, "id"), ok=ok, output=_output(item, kind), diff=changed)
     if kind in ("agentMessage", "plan", "exitedReviewMode"):
-        said = text(item, "text") or text(item, "review")
-        return MessageWritten(at=now, text=said, within=within) if said else None
+        message = text(item, "text") or text(item, "review")
+        return MessageWritten(at=now, text=message, within=within) if message else None
     if kind == "reasoning":
         thought = "\n\n".join(texts(item, "summary") or texts(item, "content"))
         return ThoughtWritten(at=now, text=thought, within=within) if thought else None
@@ -90,11 +90,11 @@ def words(item: Table) -> str:
 def script(command: str) -> str:
     """Return the script that *command* runs: of `/bin/bash -lc 'touch a'` exactly `touch a`; otherwise *command*."""
     try:
-        words = shlex.split(command)
+        arguments = shlex.split(command)
     except ValueError:
         return command
-    is_shell = len(words) == 3 and words[0] in SHELLS and words[1] in ("-c", "-lc")
-    return words[2] if is_shell else command
+    is_shell = len(arguments) == 3 and arguments[0] in SHELLS and arguments[1] in ("-c", "-lc")
+    return arguments[2] if is_shell else command
 
 
 def _input(item: Table, kind: str) -> str:
@@ -109,8 +109,8 @@ def _input(item: Table, kind: str) -> str:
 
 def _output(item: Table, kind: str) -> str:
     if kind == "commandExecution":
-        said, code = text(item, "aggregatedOutput"), item.get("exitCode")
-        return said or (f"exit code {code}" if code not in (0, None) else "")
+        output, code = text(item, "aggregatedOutput"), item.get("exitCode")
+        return output or (f"exit code {code}" if code not in (0, None) else "")
     if kind == "mcpToolCall":
         return text(item, "error", "message") or _content(rows(item, "result", "content"))
     if kind == "dynamicToolCall":

@@ -70,12 +70,12 @@ class CodexNotices:
         self._reported: set[str] = set()
         self.unknown = UnknownMessages()
 
-    def once(self, words: str, now: float) -> list[NoticeRaised]:
-        """Return the notice *words*, unless it was reported before."""
-        if not words or words in self._reported:
+    def once(self, message: str, now: float) -> list[NoticeRaised]:
+        """Return the notice *message*, unless it was reported before."""
+        if not message or message in self._reported:
             return []
-        self._reported.add(words)
-        return [NoticeRaised(at=now, text=words, level="warning")]
+        self._reported.add(message)
+        return [NoticeRaised(at=now, text=message, level="warning")]
 
     def reset(self) -> None:
         """Allow earlier notices again, for a new turn."""
@@ -83,9 +83,9 @@ class CodexNotices:
 
     def message(self, method: str, params: Table, now: float) -> list[Event]:
         """Return the notice in a message that is not part of codex's work."""
-        words = _words(method, params)
-        if words is not None:
-            return [*self.once(words, now)]
+        message_text = _notice_text(method, params)
+        if message_text is not None:
+            return [*self.once(message_text, now)]
         if method in QUIET or method.startswith(QUIET_AREAS):
             return []
         return self.unknown.report(method, params, now)
@@ -93,19 +93,19 @@ class CodexNotices:
 
 def failure(error: Table) -> str:
     """Return why a turn failed, in codex's text and with a known fix."""
-    said = unwrap_error(text(error, "message")) or "codex gave no reason"
+    message = unwrap_error(text(error, "message")) or "codex gave no reason"
     is_key_wrong = is_caused_by(error, {"unauthorized"}, UNAUTHORIZED)
-    more, fix = text(error, "additionalDetails"), missing(said) or (LOG_IN if is_key_wrong else "")
-    return " ".join(part for part in (said, f"({more})" if more else "", fix) if part)
+    more, fix = text(error, "additionalDetails"), missing(message) or (LOG_IN if is_key_wrong else "")
+    return " ".join(part for part in (message, f"({more})" if more else "", fix) if part)
 
 
-def missing(said: str) -> str:
-    """Return how to set the variable that is missing according to *said*; empty if none is."""
-    found = MISSING_VARIABLE.search(said)
+def missing(message: str) -> str:
+    """Return how to set the variable that is missing according to *message*; empty if none is."""
+    found = MISSING_VARIABLE.search(message)
     return GIVE.format(name=found[1]) if found else ""
 
 
-def _words(method: str, params: Table) -> str | None:
+def _notice_text(method: str, params: Table) -> str | None:
     """Return the notice text of *method*; None for another kind of message, empty if there is nothing to report."""
     match method:
         case "warning" | "guardianWarning" | "modelProvider/authRecoveryStarted":

@@ -33,8 +33,8 @@ def find_screen(path: Path) -> int | None:
     """Return a process that `screen_argv` started for the server at *path*; None if there is none. Blocks."""
     address = f"unix://{path}"
     for pid in system.HERE.list_pids():
-        words = system.HERE.read_arguments(pid)
-        if "--remote" in words and address in words:
+        arguments = system.HERE.read_arguments(pid)
+        if "--remote" in arguments and address in arguments:
             return pid
     return None
 

@@ -132,8 +132,8 @@ async def _find_turn_before(transport: CodexTransport, fork: ConversationFork) -
 
 
 def _begins_with(turn: Table, prompt: str) -> bool:
-    said = next((spoken for item in rows(turn, "items") if (spoken := words(item))), "")
-    return _is_same(said, prompt)
+    echo = next((spoken for item in rows(turn, "items") if (spoken := words(item))), "")
+    return _is_same(echo, prompt)
 
 
 async def _must_be_logged_in(transport: CodexTransport) -> None:
@@ -153,8 +153,8 @@ async def _proof(transport: CodexTransport, thread: str, remembers: str) -> tupl
         with contextlib.suppress(CallRefusedError):
             turns = await _list_turns(transport, thread, limit)
             prompts = filter(None, (words(item) for turn in turns for item in reversed(rows(turn, "items"))))
-            for place, said in enumerate(prompts):
-                if _is_same(said, remembers):
+            for place, prompt in enumerate(prompts):
+                if _is_same(prompt, remembers):
                     how = "ends with" if place == 0 else "has"
                     return f"codex reported the same id, and its history {how} our last prompt", ""
     notice = "Codex resumed the conversation by its id, but its history does not contain our last prompt."
@@ -167,5 +167,5 @@ async def _list_turns(transport: CodexTransport, thread: str, limit: int) -> lis
     return rows(await transport.call("thread/turns/list", listed), "data")
 
 
-def _is_same(said: str, remembers: str) -> bool:
-    return said.strip() == remembers.strip() or (len(remembers) > CUT and said.startswith(remembers[:CUT]))
+def _is_same(prompt: str, remembers: str) -> bool:
+    return prompt.strip() == remembers.strip() or (len(remembers) > CUT and prompt.startswith(remembers[:CUT]))

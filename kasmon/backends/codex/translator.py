@@ -55,9 +55,9 @@ class PendingPrompts:
         """Expect the running turn to include *prompt*."""
         self._to_include.append(prompt)
 
-    def expect_reason(self, words: str) -> None:
-        """Expect the running turn to include *words*, the reason of a denial."""
-        self._reasons.append(words)
+    def expect_reason(self, text: str) -> None:
+        """Expect the running turn to include *text*, the reason of a denial."""
+        self._reasons.append(text)
 
     def forget(self, prompt: Prompt) -> None:
         for waiting in (self._to_include, self._to_begin):
@@ -70,28 +70,28 @@ class PendingPrompts:
         self._own = self._to_begin.popleft() if self._to_begin else None
         return self._own
 
-    def begin_foreign(self, words: str) -> None:
-        """Record that the turn that begins is that of the prompt *words* of another client."""
-        self._own = Prompt(text=words)
+    def begin_foreign(self, text: str) -> None:
+        """Record that the turn that begins is that of the prompt *text* of another client."""
+        self._own = Prompt(text=text)
 
-    def pop_echoed(self, words: str) -> Prompt | None:
-        """Return the prompt that the running turn now includes, from *words* that codex echoed.
+    def pop_echoed(self, text: str) -> Prompt | None:
+        """Return the prompt that the running turn now includes, from *text* that codex echoed.
 
         None for the turn's own prompt, also for a command, which codex words itself; and for the reason of a denial.
         Other text was typed in codex's own screen, if that can show the thread.
         """
-        if self._own is not None and (_is_same(self._own, words) or self._own.text.startswith("/")):
+        if self._own is not None and (_is_same(self._own, text) or self._own.text.startswith("/")):
             self._own = None
             return None
-        if words in self._reasons:
-            self._reasons.remove(words)
+        if text in self._reasons:
+            self._reasons.remove(text)
             return None
         for waiting in (self._to_include, self._to_begin):
-            taken = next((prompt for prompt in waiting if _is_same(prompt, words)), None)
+            taken = next((prompt for prompt in waiting if _is_same(prompt, text)), None)
             if taken is not None:
                 waiting.remove(taken)
                 return taken
-        return Prompt(text=words) if self.is_shared and words.strip() else None
+        return Prompt(text=text) if self.is_shared and text.strip() else None
 
     def pop_dropped(self) -> tuple[str, ...]:
         """Return the beginnings of the prompts that an interrupted turn did not include; codex forgets them."""
@@ -100,9 +100,11 @@ class PendingPrompts:
         return gone
 
 
-def _is_same(prompt: Prompt, words: str) -> bool:
-    said = prompt.text.encode("utf-8", "replace").decode()  # codex echoes a replacement for half a surrogate pair
-    return said.strip() == words.strip()
+def _is_same(prompt: Prompt, echo: str) -> bool:
+    prompt_text = prompt.text.encode(
+        "utf-8", "replace"
+    ).decode()  # codex echoes a replacement for half a surrogate pair
+    return prompt_text.strip() == echo.strip()
 
 
 class CodexTranslator:
@@ -211,11 +213,11 @@ class CodexTranslator:
         if not method.startswith(("item/", "turn/")):
             return []
         self._is_unnamed = False
-        words = items.words(table(params, "item")) if method == "item/started" else ""
-        if not words.strip():
+        prompt_text = items.words(table(params, "item")) if method == "item/started" else ""
+        if not prompt_text.strip():
             return [events.TurnStarted(at=now, by="agent")]
-        self.given.begin_foreign(words)
-        return [events.TurnStarted(at=now, prompt=words)]
+        self.given.begin_foreign(prompt_text)
+        return [events.TurnStarted(at=now, prompt=prompt_text)]
 
     def _turn_completed(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
         if self.turns.pop(thread, None) is None:
@@ -333,10 +335,10 @@ class CodexTranslator:
         return [*self.requests.withdraw(call, NO_LONGER, now)]
 
     def _on_settings(self, params: Table, thread: str, now: float) -> list[AgentOutput]:
-        told = settings(table(params, "threadSettings"))
-        if thread != self.main or told == self.settings:
+        changed_settings = settings(table(params, "threadSettings"))
+        if thread != self.main or changed_settings == self.settings:
             return []
-        self.settings = told
+        self.settings = changed_settings
         return [self._settings_now(now)]
 
     def _on_usage(self, params: Table, thread: str, now: float) -> list[AgentOutput]:

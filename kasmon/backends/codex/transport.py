@@ -46,10 +46,10 @@ class UnreadableLine(msgspec.Struct, frozen=True):
 
 
 class CallRefusedError(RefusedError):
-    def __init__(self, method: str, said: str) -> None:
-        self.said = said
+    def __init__(self, method: str, message: str) -> None:
+        self.said = message
         """Codex's own message."""
-        super().__init__(f"codex did not accept {WISHES.get(method, repr(method))}: {said}.")
+        super().__init__(f"codex did not accept {WISHES.get(method, repr(method))}: {message}.")
 
 
 class LineChannel(Protocol):
@@ -131,14 +131,14 @@ class CodexTransport:
         if waiting is None or waiting.done():
             log.info("codex sent an unexpected answer: %r", answer.get("id"))
         elif "error" in answer:
-            said = text(answer, "error", "message") or "no reason given"
-            waiting.set_exception(CallRefusedError(method, redact(said, self._secrets)[0]))
+            reason = text(answer, "error", "message") or "no reason given"
+            waiting.set_exception(CallRefusedError(method, redact(reason, self._secrets)[0]))
         else:
             waiting.set_result(table(answer, "result"))
 
     async def _write(self, message: Table) -> None:
         try:
-            await self._channel.write(_encoded(message))
+            await self._channel.write(_encode(message))
         except SessionEndedError as error:
             raise SessionEndedError(self._session) from error
 
@@ -148,20 +148,20 @@ def _read(line: bytes) -> CodexMessage | UnreadableLine | Table | None:
     if not line.strip():
         return None
     try:
-        said: Any = msgspec.json.decode(line)
+        message: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return UnreadableLine(line[:KEPT_BYTES])
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         return UnreadableLine(line[:KEPT_BYTES])
-    method, call = said.get("method"), said.get("id")
+    method, call = message.get("method"), message.get("id")
     if isinstance(method, str) and (call is None or (isinstance(call, int | str) and not isinstance(call, bool))):
-        return CodexMessage(method=method, params=table(said, "params"), call=call)
-    if method is None and call is not None and ("result" in said or "error" in said):
-        return said
+        return CodexMessage(method=method, params=table(message, "params"), call=call)
+    if method is None and call is not None and ("result" in message or "error" in message):
+        return message
     return UnreadableLine(line[:KEPT_BYTES])
 
 
-def _encoded(message: Table) -> bytes:
+def _encode(message: Table) -> bytes:
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:  # half a surrogate pair, which a prompt can hold and UTF-8 cannot

@@ -37,7 +37,7 @@ class CodexUsage:
         """
         thread, usage = text(params, "threadId"), table(params, "tokenUsage")
         self._threads[thread] = usage
-        total, last = _counted(usage, "total"), _counted(usage, "last") if in_turn else (0, 0)
+        total, last = _read_counts(usage, "total"), _read_counts(usage, "last") if in_turn else (0, 0)
         self._began.setdefault(thread, (total[0] - last[0], total[1] - last[1]))
         main = self._threads.get(self.main, {})
         read, written = (self._since_ever(which, before) for which, before in enumerate(self._before))
@@ -52,7 +52,9 @@ class CodexUsage:
     def _since_ever(self, which: int, before: int) -> int:
         """Return the session's total input (0) or output (1), if its log has *before*."""
         known = sum(began[which] for began in self._began.values())
-        since = sum(_counted(usage, "total")[which] - self._began[name][which] for name, usage in self._threads.items())
+        since = sum(
+            _read_counts(usage, "total")[which] - self._began[name][which] for name, usage in self._threads.items()
+        )
         return max(before, known) + since
 
     def limits(self, params: Table, now: float) -> list[LimitsReported | LimitReached | LimitLifted]:
@@ -99,7 +101,7 @@ def _filled_by(usage: Table) -> tuple[ContextPart, ...]:
     return tuple(sorted(found, key=lambda part: -part.tokens))
 
 
-def _counted(usage: Table, which: str) -> tuple[int, int]:
+def _read_counts(usage: Table, which: str) -> tuple[int, int]:
     """Return the input and output in the figures called *which*."""
     return count(usage, which, "inputTokens"), count(usage, which, "outputTokens")
 

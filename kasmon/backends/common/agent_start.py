@@ -44,9 +44,9 @@ async def prepare_start(launch: Launch, argv: Sequence[str], environment: AgentE
         return AgentStart(argv, launch.workdir, environment.variables, environment.secrets)
     from kasmon.sandbox.agent.launch import prepare_launch  # imported late: only for a sandbox
 
-    inside = await asyncio.to_thread(prepare_launch, user_paths(), launch, argv, environment.variables)
-    secrets = (*environment.secrets, *inside.secrets)
-    return AgentStart(inside.command, launch.workdir, {}, secrets, str(inside.home))
+    guest_start = await asyncio.to_thread(prepare_launch, user_paths(), launch, argv, environment.variables)
+    secrets = (*environment.secrets, *guest_start.secrets)
+    return AgentStart(guest_start.command, launch.workdir, {}, secrets, str(guest_start.home))
 
 
 def limit_s(launch: Launch) -> float:

@@ -66,13 +66,13 @@ async def find_version(
     """Return the version that the program of *argv* reports; empty if it reports none in *limit_s* seconds."""
     if not argv:
         return ""
-    words = [argv[0]]
-    if os.path.basename(words[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
-        words += [word for word in argv[1:2] if not word.startswith("-")]
+    command = [argv[0]]
+    if os.path.basename(command[0]) in RUNNERS:  # noqa: PTH119 - any text may stand there
+        command += [argument for argument in argv[1:2] if not argument.startswith("-")]
     try:
         import asyncio
 
-        output = await asyncio.to_thread(answer, [*words, "--version"], workdir, dict(variables), limit_s)
+        output = await asyncio.to_thread(answer, [*command, "--version"], workdir, dict(variables), limit_s)
     except (OSError, ValueError):
         return ""
     version = VERSION.search(output.decode("utf-8", "replace"))

@@ -55,7 +55,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
             return [self.choices.get(label, label) for label in labels if label != LEAVE_OUT]
         if self.choices:
             return self.choices.get(labels[0], labels[0])
-        return _typed(self.kind, labels[0], self.name)
+        return _parse_value(self.kind, labels[0], self.name)
 
 
 def fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
@@ -103,7 +103,7 @@ def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(names if len(names) == len(values) else values, values, strict=True))
 
 
-def _typed(kind: str, label: str, name: str) -> str | int | float:
+def _parse_value(kind: str, label: str, name: str) -> str | int | float:
     try:
         return int(label) if kind == "integer" else float(label) if kind == "number" else label
     except ValueError as error:

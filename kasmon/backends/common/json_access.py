@@ -57,17 +57,17 @@ def at(value: object, *path: str) -> Any:
     return value
 
 
-def unwrap_error(said: str) -> str:
-    """Return the message in *said* if that is itself a JSON error, as an agent passes on those of its provider."""
+def unwrap_error(message: str) -> str:
+    """Return the inner message if *message* is itself a JSON error, as an agent passes on those of its provider."""
     for _ in range(4):
-        if not said.lstrip().startswith("{"):
+        if not message.lstrip().startswith("{"):
             break
         try:
-            inner: Any = json.loads(said)
+            inner: Any = json.loads(message)
         except (ValueError, RecursionError):
             break
-        said = text(inner, "error", "message") or text(inner, "error") or text(inner, "message") or said
-    return said
+        message = text(inner, "error", "message") or text(inner, "error") or text(inner, "message") or message
+    return message
 
 
 def as_json(value: object, indent: int | None = None) -> str:

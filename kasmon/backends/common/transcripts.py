@@ -44,10 +44,10 @@ def claude_prompt(entry: Table) -> str:
     if entry.get("type") != "user" or is_own:
         return ""
     message = table(entry, "message")
-    said = text(message, "content") or "\n".join(
+    prompt = text(message, "content") or "\n".join(
         text(part, "text") for part in rows(message, "content") if part.get("type") == "text"
     )
-    return "" if said.lstrip().startswith(NO_PROMPT) else said
+    return "" if prompt.lstrip().startswith(NO_PROMPT) else prompt
 
 
 def codex_prompt(payload: Table) -> str:

@@ -54,14 +54,14 @@ class InterpreterBackend:
         return await asyncio.to_thread(self._opened, launch, asyncio.get_running_loop())
 
     def _opened(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> Agent:
-        here = user_paths()
-        must_be_whole(here, launch.session)
+        paths = user_paths()
+        must_be_whole(paths, launch.session)
         try:
-            policy = tiers.policy_of(here, launch.session)
+            policy = tiers.policy_of(paths, launch.session)
         except SandboxError as error:
             raise LaunchError(error.message) from error
-        history = _load_history(here, launch.session)
-        terms = terms_of(load_or_default(here).session)
+        history = _load_history(paths, launch.session)
+        terms = terms_of(load_or_default(paths).session)
         tier = self._parts.tier(policy)
 
         def create_sandbox(write: Callable[[Event], None]) -> ManagedSandbox:
@@ -71,26 +71,26 @@ class InterpreterBackend:
             return ManagedSandbox(tier, policy, journal, lambda runtime: self._parts.reach(runtime, launch.name))
 
         def create_checkpoints(sandbox: ManagedSandbox) -> SandboxCheckpoints:
-            points, inherited = self._parts.points(here, launch.session), here.inherited(launch.session)
+            points, inherited = self._parts.points(paths, launch.session), paths.inherited(launch.session)
             return SandboxCheckpoints(sandbox, points, inherited)
 
         def store_policy(changed: SandboxPolicy) -> None:
-            write_private(here.sandbox(launch.session), msgspec.json.encode(changed))
+            write_private(paths.sandbox(launch.session), msgspec.json.encode(changed))
 
         return InterpreterAgent(
-            here, launch, create_sandbox, create_checkpoints, terms, loop, history, store_policy, self._quiet_s
+            paths, launch, create_sandbox, create_checkpoints, terms, loop, history, store_policy, self._quiet_s
         )
 
 
-def must_be_whole(here: Paths, session: SessionId) -> None:
+def must_be_whole(paths: Paths, session: SessionId) -> None:
     """Check that *session* can start. Raises `LaunchError` if it is an incomplete copy of another one."""
-    origin = origin_of(here, session)
+    origin = origin_of(paths, session)
     if origin is not None and not origin.is_whole:
         raise LaunchError(f"the copy of {origin.name!r} that it starts from is incomplete.")
 
 
-def _load_history(here: Paths, session: SessionId) -> RunHistory:
+def _load_history(paths: Paths, session: SessionId) -> RunHistory:
     try:
-        return past(EventLog(here.log(session)).events())
+        return past(EventLog(paths.log(session)).events())
     except LogMissingError:
         return past(())

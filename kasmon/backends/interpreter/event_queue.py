@@ -50,8 +50,8 @@ class ThreadSafeEventQueue:
         if not written.wait(WRITTEN_S):
             raise SandboxError("the sandbox was not changed", "the command could not be logged")
 
-    def show(self, said: Chunk | SecretsLearned) -> None:
-        self._put(_Entry(said))
+    def show(self, item: Chunk | SecretsLearned) -> None:
+        self._put(_Entry(item))
 
     async def wait_read(self) -> None:
         """Return once all that was added so far was read, or there is no reader any more."""

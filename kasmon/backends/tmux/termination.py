@@ -106,14 +106,14 @@ async def _explain_early_end(launch: Launch, rejection: str, line: str) -> str:
 
 def last_line(rows: AnswerLines) -> str:
     """Return the last non-empty row, sanitized, except tmux's own line on a dead pane."""
-    lines = (_cleaned(row) for row in reversed(rows))
+    lines = (_clean(row) for row in reversed(rows))
     return next((line for line in lines if line and not line.startswith(TMUX_SAYS)), "")
 
 
 def complaint(rows: AnswerLines) -> str:
     """Return the first row in which a program rejects its command line, sanitized; else empty."""
-    return next((line for line in map(_cleaned, rows) if COMPLAINT.search(line)), "")
+    return next((line for line in map(_clean, rows) if COMPLAINT.search(line)), "")
 
 
-def _cleaned(row: bytes) -> str:
+def _clean(row: bytes) -> str:
     return clean_line(row.decode("utf-8", "replace")).strip()

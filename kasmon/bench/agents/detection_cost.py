@@ -26,10 +26,13 @@ SOURCES: Final = {"program": 150.0, "title": 150.0, "screen": 600.0}
 
 def measure_observation(seconds: float) -> list[Figure]:
     """Measure 50 working agents that draw ten frames a second with a spinner on the screen, with and without titles."""
-    return [_observing("spinner", "with titles", seconds), _observing("screen", "by their screens alone", seconds)]
+    return [
+        _measure_observer("spinner", "with titles", seconds),
+        _measure_observer("screen", "by their screens alone", seconds),
+    ]
 
 
-def _observing(source: str, how: str, seconds: float) -> Figure:
+def _measure_observer(source: str, how: str, seconds: float) -> Figure:
     with scratch() as own:
         programs = [(f"agent-{n:02d}", agent_program(own.state, AGENT, "spinner", source)) for n in range(AGENTS)]
         with terminals(programs) as (paths, _):

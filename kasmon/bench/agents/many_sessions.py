@@ -120,8 +120,8 @@ def _start_ms(paths: Paths, created: SessionCreated) -> float:
 
 
 def new_command(kind: str, name: str, *more: str) -> list[str]:
-    options, words = KINDS[kind]
-    return [*KASMON, "new", name, "--dir", "/", *options, *more, *words]
+    options, arguments = KINDS[kind]
+    return [*KASMON, "new", name, "--dir", "/", *options, *more, *arguments]
 
 
 def _processes(paths: Paths) -> list[int]:

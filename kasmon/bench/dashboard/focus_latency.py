@@ -25,7 +25,7 @@ def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
         ours: list[float] = []
         letters = itertools.cycle(b"abcdefghijklmnopqrstuvwxyz")
         for _ in range(rounds):
-            raw += _attached(attach, own, letters, keys)
+            raw += _measure_attached(attach, own, letters, keys)
             ours += type_in_focus(own, letters, keys)
     limit, note = statistics.median(raw), f"raw tmux attach in the same run: {percentile(raw, 0.95):.2f} ms"
     return [
@@ -42,7 +42,7 @@ def measure_key_to_glyph(rounds: int, keys: int = 120) -> list[Figure]:
     ]
 
 
-def _attached(argv: list[str], own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
+def _measure_attached(argv: list[str], own: dict[str, str], letters: Iterator[int], keys: int) -> list[float]:
     with BenchTerminal(argv, own) as terminal:
         terminal.until(b"echo-is-ready")
         return _type(terminal, letters, keys)

@@ -25,7 +25,7 @@ def measure_last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
         lengthen(paths.log(long), events)
         own = environment(paths.environment_variables())
         warm(paths, own)
-        selected = [_selected(own) for _ in range(rounds)]
+        selected = [_measure_selection(own) for _ in range(rounds)]
     with scratch() as paths, create_sessions(paths, 1) as (long,):
         lengthen(paths.log(long), events)
         own = environment(paths.environment_variables())
@@ -46,7 +46,7 @@ def measure_last_page(rounds: int, events: int = EVENTS) -> list[Figure]:
     ]
 
 
-def _selected(own: dict[str, str]) -> float:
+def _measure_selection(own: dict[str, str]) -> float:
     """Return the time from the key to the last page of the second session, in ms."""
     with open_dashboard(own) as terminal:
         terminal.until(b"session-0001")

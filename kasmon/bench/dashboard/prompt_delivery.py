@@ -161,9 +161,9 @@ async def deliver(paths: Paths, session: Session, text: str) -> Receipt:
     try:
         receipt = await send(paths, session, text)
     except PromptLostError as error:
-        return _failed(session, ReceiptState.LOST, error)
+        return _build_failure(session, ReceiptState.LOST, error)
     except RefusedError as error:
-        return _failed(session, ReceiptState.REFUSED, error)
+        return _build_failure(session, ReceiptState.REFUSED, error)
     async with asyncio.timeout(END_S):
         while receipt.state not in TAKEN | FAILED:
             await asyncio.sleep(0.1)
@@ -173,7 +173,7 @@ async def deliver(paths: Paths, session: Session, text: str) -> Receipt:
     return receipt
 
 
-def _failed(session: Session, state: ReceiptState, error: KasmonError) -> Receipt:
+def _build_failure(session: Session, state: ReceiptState, error: KasmonError) -> Receipt:
     return Receipt(id=ReceiptId(""), session=session.id, state=state, reason=error.message)
 
 

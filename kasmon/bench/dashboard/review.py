@@ -58,6 +58,6 @@ def _create_repository(repo: Path, changed: int) -> None:
 
     git = ("git", "-C", str(repo), "-c", "user.name=bench", "-c", "user.email=bench")
     write_private(repo / "file.txt", content("before").encode())
-    for words in (("init", "--quiet"), ("add", "file.txt"), ("commit", "--quiet", "-m", "before")):
-        subprocess.run((*git, *words), check=True)
+    for arguments in (("init", "--quiet"), ("add", "file.txt"), ("commit", "--quiet", "-m", "before")):
+        subprocess.run((*git, *arguments), check=True)
     write_private(repo / "file.txt", content("after").encode())

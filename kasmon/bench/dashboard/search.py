@@ -48,7 +48,7 @@ def measure_search(rounds: int) -> list[Figure]:
         took = took_ms(lambda: update_all(paths)) / 1000
         size_mb = paths.search_index.stat().st_size / 1e6
         bare = _times([*BARE_PYTHON], own, rounds)
-        times = {words: _times([*GREP, words], own, rounds) for words in (RARE, "needle_in_17", "no such words at all")}
+        times = {query: _times([*GREP, query], own, rounds) for query in (RARE, "needle_in_17", "no such words at all")}
         capped = _times([*GREP, "--max", "5", "session"], own, rounds)
     whole = f"{SESSIONS} sessions x {MEGABYTES} MB"
     note = (

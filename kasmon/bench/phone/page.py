@@ -54,7 +54,7 @@ def measure_page(rounds: int) -> list[Figure]:
         EventLog(paths.log(session)).append(RequestOpened(at=time.time(), request=request))
         links = [RequestLinks(paths).create(request, 15.0, time.time() + number) for number in range(rounds)]
         addresses = [f"http://127.0.0.1:{web.port}/r/{link}" for link in links]
-        with _started(program) as browser:
+        with _start(program) as browser:
             seen = asyncio.run(_view(browser, addresses))
     views, answers, sizes = zip(*seen, strict=True)
     note = (
@@ -83,8 +83,8 @@ class _Browser:
 
     async def call(self, method: str, parameters: Mapping[str, Any], session: str = "") -> Any:
         self._number += 1
-        said = {"id": self._number, "method": method, "params": parameters}
-        await self._socket.send_json(said | ({"sessionId": session} if session else {}))
+        request = {"id": self._number, "method": method, "params": parameters}
+        await self._socket.send_json(request | ({"sessionId": session} if session else {}))
         while (answer := await self._socket.receive_json()).get("id") != self._number:
             pass
         return answer.get("result", {})
@@ -108,7 +108,7 @@ class _Browser:
 
 
 @contextlib.contextmanager
-def _started(program: str) -> Iterator[str]:
+def _start(program: str) -> Iterator[str]:
     """Start *program* with a profile of its own; yield the address of its protocol, and end it."""
     home = Path(tempfile.mkdtemp(prefix="kb-", dir="/tmp"))
     own = {"HOME": str(home), "TMPDIR": str(home), "PATH": os.environ["PATH"]}
@@ -116,9 +116,11 @@ def _started(program: str) -> Iterator[str]:
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(argv, env=own, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
     try:
-        told = home / "profile" / "DevToolsActivePort"
-        wait_until(lambda: told.exists() and len(told.read_text().split()) > 1, LIMIT_S, "Chromium did not start")
-        port, path = told.read_text().split()
+        port_file = home / "profile" / "DevToolsActivePort"
+        wait_until(
+            lambda: port_file.exists() and len(port_file.read_text().split()) > 1, LIMIT_S, "Chromium did not start"
+        )
+        port, path = port_file.read_text().split()
         yield f"ws://127.0.0.1:{port}{path}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)

@@ -164,9 +164,9 @@ def _run_cycles(vm: MicroVm, rounds: int) -> SnapshotCycles:
     policy, cycles = SandboxPolicy(session=session_id(0), tier="microvm"), SnapshotCycles([], [], 0.0)
     try:
         runtime = vm.create(policy)
-        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-            inside.prewarm(PREWARMED)
-            inside.run("python", "held = 0", timeout_s=ANSWER_S)
+        with contextlib.closing(GuestChannel(runtime.socket)) as channel:
+            channel.prewarm(PREWARMED)
+            channel.run("python", "held = 0", timeout_s=ANSWER_S)
         for number in range(rounds):
             began = time.perf_counter()
             slept = vm.pause(policy, runtime, to_disk=True)
@@ -186,8 +186,8 @@ def _resume(
     """Resume the microVM; return its runtime, and how long it took until it answered, in ms."""
     began = time.perf_counter()
     runtime = vm.resume(policy, runtime, slept)
-    with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-        ran = inside.run("python", "held += 1; print(held)", timeout_s=ANSWER_S)
+    with contextlib.closing(GuestChannel(runtime.socket)) as channel:
+        ran = channel.run("python", "held += 1; print(held)", timeout_s=ANSWER_S)
     took_ms = 1000 * (time.perf_counter() - began)
     if ran.stdout != f"{number + 1}\n":
         raise SandboxError("nothing was measured", f"what it held is lost: {ran.stdout or ran.stderr}")

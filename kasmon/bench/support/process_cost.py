@@ -13,10 +13,10 @@ from kasmon.bench.support.figure import took_ms
 def share_of_a_core(pids: Sequence[int], seconds: float) -> float:
     """Measure the total use of *pids* over *seconds*, in percent of one core; children count only if listed."""
     processes = [psutil.Process(pid) for pid in pids]
-    before = sum(_spent(process) for process in processes)
+    before = sum(_measure_time(process) for process in processes)
     began = time.perf_counter()
     time.sleep(seconds)
-    after = sum(_spent(process) for process in processes)
+    after = sum(_measure_time(process) for process in processes)
     return 100.0 * (after - before) / (time.perf_counter() - began)
 
 
@@ -33,13 +33,13 @@ def run_ms(argv: Sequence[str], own: Mapping[str, str], *, check: bool = False) 
 def processor_s(pid: int) -> float:
     """Return the processor time that process *pid* has used, in seconds; 0 if it is gone."""
     with contextlib.suppress(psutil.Error):
-        return _spent(psutil.Process(pid))
+        return _measure_time(psutil.Process(pid))
     return 0.0
 
 
 def memory_mb(pid: int) -> float:
     """Return the memory of process *pid* and its children, in MB; shared pages count once."""
-    return sum(_held(process) for process in family([pid])) / 1e6
+    return sum(_measure_memory(process) for process in family([pid])) / 1e6
 
 
 def held_mb(pid: int) -> float:
@@ -48,7 +48,7 @@ def held_mb(pid: int) -> float:
     Raises:
         psutil.NoSuchProcess: if it is gone; 0 would meet every target.
     """
-    return _held(psutil.Process(pid)) / 1e6
+    return _measure_memory(psutil.Process(pid)) / 1e6
 
 
 def family(pids: Sequence[int]) -> list[psutil.Process]:
@@ -61,14 +61,14 @@ def family(pids: Sequence[int]) -> list[psutil.Process]:
     return list(found.values())
 
 
-def _spent(process: psutil.Process) -> float:
+def _measure_time(process: psutil.Process) -> float:
     with contextlib.suppress(psutil.Error):
         times = process.cpu_times()
         return float(times.user + times.system)
     return 0.0
 
 
-def _held(process: psutil.Process) -> float:
+def _measure_memory(process: psutil.Process) -> float:
     """Return the proportional set size where the system reports it (Linux), else the resident set size."""
     with contextlib.suppress(psutil.Error):
         return float(getattr(process.memory_full_info(), "pss", 0) or process.memory_info().rss)

@@ -129,7 +129,7 @@ class NatsBus:
 
     async def updates(self, positions: Mapping[SessionId, LogPosition]) -> AsyncGenerator[Update, None]:
         self._positions = dict(positions)
-        connection = self._used()
+        connection = self._require_connection()
         try:
             await self._watch(connection)
             async for update in self._read_all():
@@ -154,7 +154,7 @@ class NatsBus:
         """As `Bus` says; a viewer has the output of `MARKS_COMMAND` only, as far as it concerns marks."""
         if self._identity.role == "viewer" and tuple(arguments) == MARKS_COMMAND:
             try:
-                return await ask_for_marks(self._used(), self._snapshots(), self._machine)
+                return await ask_for_marks(self._require_connection(), self._snapshots(), self._machine)
             except (UnavailableError, TimedOutError) as error:
                 why = error.message.rstrip(".")
                 raise RemoteUnreachableError(self._machine, why, is_registered=True) from error
@@ -213,7 +213,7 @@ class NatsBus:
     # Commands.
 
     def _queue(self) -> OrderQueue:
-        return OrderQueue(self._used(), self._snapshots(), self._machine)
+        return OrderQueue(self._require_connection(), self._snapshots(), self._machine)
 
     def _check_operator(self) -> None:
         if self._identity.role != "operator":
@@ -432,7 +432,9 @@ class NatsBus:
         Without the machine the session becomes unreadable: later parts alone are no log.
         """
         ahead: dict[int, LogPart] = {}
-        stored = read_stream(self._used(), stream("ev", self._machine), self._snapshots().events_of(last.session))
+        stored = read_stream(
+            self._require_connection(), stream("ev", self._machine), self._snapshots().events_of(last.session)
+        )
         async with contextlib.aclosing(stored):
             async for message in stored:
                 record = self._snapshots().verify(message.subject, message.content)
@@ -441,7 +443,7 @@ class NatsBus:
                     continue
                 if not self._has(part):
                     ahead[part.offset] = part
-                while (following := self._following(ahead)) is not None:
+                while (following := self._pop_following(ahead)) is not None:
                     yield following
         for offset in sorted(ahead):
             async for update in self._fill(ahead[offset]):
@@ -454,7 +456,7 @@ class NatsBus:
             self._listed.pop(last.session, None)
             self._retry_at = time.monotonic() + RETRY_S
 
-    def _following(self, ahead: dict[int, LogPart]) -> LogPart | None:
+    def _pop_following(self, ahead: dict[int, LogPart]) -> LogPart | None:
         """Return what the reader lacks of one of *ahead*, which are keyed by offset, and take it out of there.
 
         A part that a lost connection held back is stored after later ones.
@@ -482,7 +484,7 @@ class NatsBus:
         wanted = LogRange(part.log, at.offset if at.log == part.log else 0, part.offset)
         asked = subject(self._identity.cluster, "log", self._machine, part.session)
         try:
-            answer = await self._used().request(asked, msgspec.json.encode(wanted))
+            answer = await self._require_connection().request(asked, msgspec.json.encode(wanted))
         except KasmonError as error:
             log.info("%s", error)
             return None
@@ -496,6 +498,6 @@ class NatsBus:
         assert self._reader is not None
         return self._reader
 
-    def _used(self) -> Connection:
+    def _require_connection(self) -> Connection:
         assert self._connection is not None
         return self._connection

@@ -138,14 +138,14 @@ def _make_peer(folder: ClusterFolder, cluster: Cluster, number: int) -> None:
     """Make the folder of a further server. It has the private keys of that server, and none of the cluster."""
     path = private_folder(private_folder(folder.peers) / str(number))
     made = _make_certificate(folder, cluster)
-    here = cluster.servers[number - 1]
+    server = cluster.servers[number - 1]
     identity = Identity(
         cluster=cluster.name,
         team="",
         name=f"server-{number}",
         role=None,
-        host="127.0.0.1" if here.listen in ("0.0.0.0", "::") else here.listen,
-        port=here.port,
+        host="127.0.0.1" if server.listen in ("0.0.0.0", "::") else server.listen,
+        port=server.port,
         tls_name=cluster.tls_name,
         ca=folder.ca.read_text(),
         cluster_key=folder.key(ROSTER_KEY),

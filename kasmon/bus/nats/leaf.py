@@ -215,14 +215,14 @@ async def check_leaf_port(identity: Identity) -> None:
     """
     context = await asyncio.to_thread(tls_context, identity)
     problems = []
-    for there in identity.leaf_servers:
+    for address in identity.leaf_servers:
         try:
             async with asyncio.timeout(CONNECT_S):
                 _, writer = await asyncio.open_connection(
-                    there.host, there.port, ssl=context, server_hostname=there.host
+                    address.host, address.port, ssl=context, server_hostname=address.host
                 )
         except FAILURES as error:
-            problems.append(explain(error, there))
+            problems.append(explain(error, address))
         else:
             writer.transport.abort()  # `close` waits for the other end, and the loop may end before it answers
             return

@@ -148,10 +148,10 @@ def _leafnodes(cluster: Cluster, files: ServerFiles, number: int, remotes: Seque
     What concerns a leafnode's own machine does not cross: it is stored in both domains, each with epochs of its own.
     """
     if cluster.leaf_port:
-        here = cluster.servers[number - 1] if cluster.servers else Server(cluster.host, cluster.port, cluster.listen)
+        server = cluster.servers[number - 1] if cluster.servers else Server(cluster.host, cluster.port, cluster.listen)
         port = cluster.leaf_port_of(number)
-        advertised = {"advertise": msgspec.structs.replace(here, port=port).address} if cluster.servers else {}
-        return {"leafnodes": {"host": here.listen, "port": port, **advertised, "tls": _tls(files)}}
+        advertised = {"advertise": msgspec.structs.replace(server, port=port).address} if cluster.servers else {}
+        return {"leafnodes": {"host": server.listen, "port": port, **advertised, "tls": _tls(files)}}
     if not remotes:
         return {}
     own = [f"{subject(cluster.name, kind, cluster.leaf_of)}.>" for kind in (*PUBLISHED, "cmd", "log", "tasks")]
@@ -178,16 +178,16 @@ def _routes(cluster: Cluster, files: ServerFiles, number: int) -> dict[str, Any]
     """Return what one of several servers has of its own."""
     if not cluster.servers:
         return {}
-    here = cluster.servers[number - 1]
-    others = [each for each in cluster.servers if each is not here]
+    server = cluster.servers[number - 1]
+    others = [each for each in cluster.servers if each is not server]
     return {
-        "host": here.listen,
-        "port": here.port,
-        "client_advertise": here.address,
+        "host": server.listen,
+        "port": server.port,
+        "client_advertise": server.address,
         "cluster": {
             "name": f"kasmon-{cluster.name}",
-            "host": here.listen,
-            "port": here.route_port,
+            "host": server.listen,
+            "port": server.route_port,
             "routes": [f"nats-route://{each.address.rpartition(':')[0]}:{each.route_port}" for each in others],
             "tls": {
                 "cert_file": files.certificate,

@@ -90,7 +90,7 @@ def start_unit(kind: UnitKind, service: str, text: str, instead: str) -> None:
         _call(["launchctl", "bootout", f"gui/{os.getuid()}/{unit_name(kind, service)}"])
         calls = [["launchctl", "bootstrap", f"gui/{os.getuid()}", str(file)]]
     else:
-        calls = [["systemctl", "--user", *words] for words in (("daemon-reload",), ("enable", file.name))]
+        calls = [["systemctl", "--user", *arguments] for arguments in (("daemon-reload",), ("enable", file.name))]
         calls.append(["systemctl", "--user", "restart", file.name])
     for call in calls:
         if (why := _call(call)) is not None:

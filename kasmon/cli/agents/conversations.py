@@ -35,11 +35,11 @@ def list_all(
     from kasmon.supervisor.recovery.stored_conversations import list_conversations
 
     where = user_paths()
-    here = for_session(where, load(where), folder, name)
-    if here.notice:
-        note(here.notice)
+    settings = for_session(where, load(where), folder, name)
+    if settings.notice:
+        note(settings.notice)
     wanted = NewSession(name="", agent=name, mode=parse_mode(mode), workdir=folder, account=account)
-    offers = asyncio.run(list_conversations(where, here.config, wanted, everywhere=everywhere))
+    offers = asyncio.run(list_conversations(where, settings.config, wanted, everywhere=everywhere))
     if wants_json:
         listed = msgspec.to_builtins(offers.conversations)
         print_json(agent=name, conversations=listed, is_whole=offers.is_whole)

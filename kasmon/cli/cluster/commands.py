@@ -28,7 +28,7 @@ TeamOption = Annotated[str, Arg("The team (default: the only one).")]
 
 
 @contextlib.contextmanager
-def _importing(extra: str) -> Iterator[None]:
+def _require_imports(extra: str) -> Iterator[None]:
     """Raise `UnavailableError` if a package that an import inside needs is not installed."""
     try:
         yield
@@ -52,7 +52,7 @@ def init(
     wants_json: Json = False,
 ) -> None:
     """Make a cluster: certificates, keys and the configuration of a NATS server for machines of a team."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.init(name, host, port, team, storage_gb, cert, key, ca, servers, leaf_port, wants_json)
 
@@ -66,7 +66,7 @@ def start(
     wants_json: Json = False,
 ) -> None:
     """Start the server of a cluster, supervised by systemd or launchd where they are."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.start(cluster, foreground, print_unit, no_unit, wants_json)
 
@@ -78,7 +78,7 @@ def leaf(
     wants_json: Json = False,
 ) -> None:
     """Make a leafnode: a server of this machine's own, which works offline; `kasmon cluster up` starts it."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.leaf(cluster, port, wants_json)
 
@@ -87,21 +87,21 @@ def serve(
     folder: Annotated[str, Arg("The folder that `kasmon cluster init --servers` made for it.", ("FOLDER",))], /
 ) -> None:
     """Run one of the further servers of a cluster from its folder, until Ctrl+C."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.serve(folder)
 
 
 def stop(*, cluster: ClusterOption = "", wants_json: Json = False) -> None:
     """Stop the server of a cluster. Agents and dashboards of the machines keep running."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.stop(cluster, wants_json)
 
 
 def status(*, cluster: ClusterOption = "", wants_json: Json = False) -> None:
     """Show a cluster: its server, its members and its open tokens."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.status(cluster, wants_json)
 
@@ -116,7 +116,7 @@ def token(
     wants_json: Json = False,
 ) -> None:
     """Print a token, with which one machine or person joins once: `kasmon machines join TOKEN`."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.token(role, name, minutes, team, cluster, wants_json)
 
@@ -130,7 +130,7 @@ def revoke(
     wants_json: Json = False,
 ) -> None:
     """Remove a member, and its open tokens. Its connections end at once."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.revoke(name, team, cluster, wants_json)
 
@@ -143,7 +143,7 @@ def limit(
     wants_json: Json = False,
 ) -> None:
     """Change how much disk space a team's messages may use."""
-    with _importing("nats-server"):
+    with _require_imports("nats-server"):
         from kasmon.cli.cluster import operations
     operations.limit(storage_gb, team, cluster, wants_json)
 
@@ -155,7 +155,7 @@ def join(
     wants_json: Json = False,
 ) -> None:
     """Join a cluster with a token. The private key is made here and never leaves this machine."""
-    with _importing("nats"):
+    with _require_imports("nats"):
         from kasmon.bus.nats.enrolment import join as join_cluster
     identity = asyncio.run(join_cluster(user_paths(), token))
     if wants_json:
@@ -173,7 +173,7 @@ def orders(
     wants_json: Json = False,
 ) -> None:
     """List orders in a machine's work queue: those that wait, run, failed, or were not carried out."""
-    with _importing("nats"):
+    with _require_imports("nats"):
         from kasmon.bus.nats.bus import open_nats_bus
         from kasmon.bus.nats.leaf import load_reader
     where = user_paths()
@@ -224,7 +224,7 @@ def describe_member(where: Paths, name: str, cluster: str) -> Machine:
         RefusedError: if the name is taken.
         RemoteUnreachableError: if it cannot be reached.
     """
-    with _importing("nats"):
+    with _require_imports("nats"):
         from kasmon.bus.nats.bus import open_nats_bus
         from kasmon.bus.nats.leaf import load_reader
         from kasmon.bus.nats.machine_client import open_command_bus
@@ -253,7 +253,7 @@ async def serve_cluster(where: Paths, cluster: str, abilities: Collection[Abilit
     from kasmon.bus.local import LocalBus  # not for the other commands
     from kasmon.supervisor.plans.machines.store_collection import collect_regularly  # likewise
 
-    with _importing("nats"):
+    with _require_imports("nats"):
         from kasmon.bus.nats.identity import IdentityFile
         from kasmon.bus.nats.jetstream.outbox import PositionFile
         from kasmon.bus.nats.leaf import through_leaf
@@ -293,7 +293,7 @@ def manage_bus_unit(where: Paths, cluster: str, allow: str, action: UnitAction) 
         NotFoundError: if this machine did not join as a machine.
         UnavailableError: if neither is here, or it refuses the unit.
     """
-    with _importing("nats"):
+    with _require_imports("nats"):
         from kasmon.bus.nats import unit
         from kasmon.bus.nats.identity import IdentityFile
     service = f"bus-{cluster}"
@@ -301,9 +301,9 @@ def manage_bus_unit(where: Paths, cluster: str, allow: str, action: UnitAction) 
         say(f"{cluster}: {'no longer served by a unit' if unit.remove_unit(service) else 'there was no unit'}")
         return
     IdentityFile(where, cluster, "machine").load()
-    words = ["bus", f"--cluster={cluster}", f"--allow={allow}"]
+    arguments = ["bus", f"--cluster={cluster}", f"--allow={allow}"]
     kind = unit.supervisor_here()
-    argv = [sys.executable, "-P", "-m", "kasmon", *words]
+    argv = [sys.executable, "-P", "-m", "kasmon", *arguments]
     log = where.state / f"bus-{cluster}.log"
     text = unit.render_unit(kind, service, argv, where.environment_variables(), log)
     if action == "print":
@@ -311,7 +311,8 @@ def manage_bus_unit(where: Paths, cluster: str, allow: str, action: UnitAction) 
         return
     if not kind:
         raise UnavailableError(
-            "neither systemd nor launchd runs services for you here.", hint=f"Run `kasmon {' '.join(words)}` yourself."
+            "neither systemd nor launchd runs services for you here.",
+            hint=f"Run `kasmon {' '.join(arguments)}` yourself.",
         )
-    unit.start_unit(kind, service, text, f"kasmon {' '.join(words)}")
+    unit.start_unit(kind, service, text, f"kasmon {' '.join(arguments)}")
     say(f"{cluster}: served by {unit.unit_name(kind, service)}; its log is {log}")

@@ -61,21 +61,21 @@ def machines(where: Paths, judge_tmux: Callable[[str], tuple[Level, str]]) -> It
         return  # other checks report it
     if hosts:
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            asked = pool.map(partial(_asked, ssh=ssh, judge_tmux=judge_tmux), hosts)
+            asked = pool.map(partial(_check_machine, ssh=ssh, judge_tmux=judge_tmux), hosts)
             yield from (replace(check, private={host: "⟨machine⟩"}) for host, check in zip(hosts, asked, strict=True))
 
 
-def _asked(host: str, ssh: tuple[str, ...], judge_tmux: Callable[[str], tuple[Level, str]]) -> DoctorCheck:
+def _check_machine(host: str, ssh: tuple[str, ...], judge_tmux: Callable[[str], tuple[Level, str]]) -> DoctorCheck:
     name = f"machine-{host}"
     try:
-        said = version(RemoteMachine(host, ssh), ssh_environment(os.environ))
+        output = version(RemoteMachine(host, ssh), ssh_environment(os.environ))
     except RemoteUnreachableError as error:
         return DoctorCheck(name, "warn", f"{host!r} does not respond: {error.why}", fix=error.hint)
-    if not said:
+    if not output:
         text = f"{host!r} responds, but has no tmux: no agent can be started there"
         return DoctorCheck(name, "fail", text, fix=f"Install tmux 3.4 or newer on {host!r}.")
-    level, why = judge_tmux(said)
-    text = f"{host!r} responds, with {said}" + (f": {why}" if why else "")
+    level, why = judge_tmux(output)
+    text = f"{host!r} responds, with {output}" + (f": {why}" if why else "")
     return DoctorCheck(name, level, text, fix=f"Install a newer tmux on {host!r}." if level != "ok" else "")
 
 
@@ -98,9 +98,9 @@ def registered_machines(where: Paths) -> Iterator[DoctorCheck]:
                 private={name: "⟨machine⟩"},
             )
             continue
-        there, why = status.presence.kasmon, status.presence.why
-        text = f"{name!r} is {status.state}" + (f": {why}" if why else f", with kasmon {there}")
-        is_other = bool(there) and not why and there != __version__
+        version, why = status.presence.kasmon, status.presence.why
+        text = f"{name!r} is {status.state}" + (f": {why}" if why else f", with kasmon {version}")
+        is_other = bool(version) and not why and version != __version__
         fix = f"`kasmon machines show {name}` shows the log of the link." if why else ""
         if status.clock_problem and not fix:
             fix = f"Set the clock of {name!r}. Ages are corrected here; the times of its events are not."
@@ -162,20 +162,20 @@ def tmux(environment: Mapping[str, str]) -> DoctorCheck:
         text = f"{wanted!r} is not on PATH: structured sessions work, terminal sessions do not"
         return DoctorCheck("tmux", "fail", text, fix=get)
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [program, "-V"], capture_output=True, text=True, timeout=TMUX_LIMIT_S, check=False
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         return DoctorCheck("tmux", "fail", f"cannot read the version of {program!r}: {error}", fix=get)
-    level, why = judge_tmux(said)
-    text = f"{said or 'something that is no tmux'} at {program}" + (f": {why}" if why else "")
+    level, why = judge_tmux(output)
+    text = f"{output or 'something that is no tmux'} at {program}" + (f": {why}" if why else "")
     return DoctorCheck("tmux", level, text, fix=get if level != "ok" else "")
 
 
-def judge_tmux(said: str) -> tuple[Level, str]:
-    """Return the level of the tmux whose `-V` prints *said*, and its known problem."""
-    found = re.search(r"(\d+)\.(\d+)([a-z]?)", said)
-    if not said.startswith("tmux"):
+def judge_tmux(output: str) -> tuple[Level, str]:
+    """Return the level of the tmux whose `-V` prints *output*, and its known problem."""
+    found = re.search(r"(\d+)\.(\d+)([a-z]?)", output)
+    if not output.startswith("tmux"):
         return "fail", "it is not tmux"
     if found is None:
         return "ok", ""
@@ -297,20 +297,20 @@ def config(where: Paths) -> DoctorCheck:
         chosen(load(where).keys, str(where.config_file), read(where.config_file))
     except KasmonError as error:
         return DoctorCheck("config", "fail", error.message, fix=error.hint or f"Edit {where.config_file}.")
-    there = where.config_file.exists()
-    return DoctorCheck("config", "ok", str(where.config_file) if there else "no config file; using the defaults")
+    exists = where.config_file.exists()
+    return DoctorCheck("config", "ok", str(where.config_file) if exists else "no config file; using the defaults")
 
 
 def local(where: Paths) -> Iterator[DoctorCheck]:
     """Report whether the current folder's own config is trusted; nothing of it is run."""
     try:
-        here = in_folder(where, load(where), "")
+        settings = in_folder(where, load(where), "")
     except (KasmonError, OSError):
         return  # the checks of the config or the folder report it
-    if here.counts and here.local is not None:
-        yield DoctorCheck("local-config", "ok", f"{here.local.file} is trusted and applies here")
-    elif here.notice:
-        what, _, fix = here.notice.partition(". ")
+    if settings.counts and settings.local is not None:
+        yield DoctorCheck("local-config", "ok", f"{settings.local.file} is trusted and applies here")
+    elif settings.notice:
+        what, _, fix = settings.notice.partition(". ")
         yield DoctorCheck("local-config", "warn", what.removesuffix("."), fix=fix)
 
 

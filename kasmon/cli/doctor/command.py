@@ -75,13 +75,13 @@ def mend(checks: Sequence[DoctorCheck]) -> list[str]:
 def lines(checks: Sequence[DoctorCheck]) -> list[str]:
     """Return the checks as text, each followed by its fix."""
     width = max(len(check.id) for check in checks)
-    told: list[str] = []
+    rows: list[str] = []
     for check in checks:
         mark = INFO if check.is_info else MARKS[check.level]
-        told.append(f"{mark}  {check.id:<{width}}  {check.text}")
+        rows.append(f"{mark}  {check.id:<{width}}  {check.text}")
         if check.fix:
-            told.append(f"{'':<{width + 8}}{check.fix}")
-    return told
+            rows.append(f"{'':<{width + 8}}{check.fix}")
+    return rows
 
 
 def report_text(where: Paths, checks: Sequence[DoctorCheck]) -> str:
@@ -92,33 +92,35 @@ def report_text(where: Paths, checks: Sequence[DoctorCheck]) -> str:
         config = load(where)
         known = [value for profile in config.agents.values() for value in profile.env.values()]
         known += secret_values(os.environ)
-        told = [_without_secrets(f"{key} = {value!r}") for key, value in settings(config).items() if key[-4:] != ".env"]
+        settings_lines = [
+            _without_secrets(f"{key} = {value!r}") for key, value in settings(config).items() if key[-4:] != ".env"
+        ]
     except KasmonError as error:
-        known, told = [], [str(error)]
+        known, settings_lines = [], [str(error)]
     parts = [
         f"kasmon {kasmon.__version__}, Python {platform.python_version()}, {platform.platform()}",
         "\n".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ),
         "\n".join(lines([_public(check) for check in checks])),
-        "\n".join(told),
+        "\n".join(settings_lines),
         *(f"{path.name}:\n{_last_lines(path)}" for path in (where.own_log, where.tmux_host_log)),
     ]
     text, hidden = redact("\n\n".join(part for part in parts if part), known)
     home = os.environ.get("HOME") or str(Path.home())
     text = Clean(re.sub(rf"{re.escape(home)}(?=/|\W|$)", "~", text))
     for name in {os.environ.get("USER"), os.environ.get("LOGNAME")} - {None, "", "root"}:
-        text = Clean(_replaced(text, str(name), "⟨user⟩"))
+        text = Clean(_replace(text, str(name), "⟨user⟩"))
     return f"{text}\n\n{hidden} secrets are redacted."
 
 
 def _public(check: DoctorCheck) -> DoctorCheck:
     """Return *check* without the names that the user chose."""
-    said = [check.id, check.text, check.fix]
+    texts = [check.id, check.text, check.fix]
     for name, instead in check.private.items():
-        said = [_replaced(text, name, instead) for text in said]
-    return msgspec.structs.replace(check, id=said[0], text=said[1], fix=said[2])
+        texts = [_replace(text, name, instead) for text in texts]
+    return msgspec.structs.replace(check, id=texts[0], text=texts[1], fix=texts[2])
 
 
-def _replaced(text: str, name: str, instead: str) -> str:
+def _replace(text: str, name: str, instead: str) -> str:
     return re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: instead, text)
 
 

@@ -22,10 +22,10 @@ def strays(where: Paths) -> Iterator[DoctorCheck]:
     """Report folders, work and jails without a session; only Linux has any."""
     if system.HERE.has_namespaces:
         with contextlib.suppress(KasmonError, OSError):
-            yield from _left(where)
+            yield from _check_strays(where)
 
 
-def _left(where: Paths) -> Iterator[DoctorCheck]:
+def _check_strays(where: Paths) -> Iterator[DoctorCheck]:
     from kasmon.sandbox.jail import strays as stray  # only on Linux
 
     sessions = read_fleet(where).sessions

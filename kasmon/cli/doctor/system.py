@@ -23,11 +23,13 @@ RAISE: Final = {
 def sqlite(where: Paths) -> DoctorCheck:
     """Report the SQLite version, and whether the index is intact."""
     version = ".".join(map(str, sqlite3.sqlite_version_info))
-    said = f"SQLite {version}"
+    summary = f"SQLite {version}"
     if sqlite3.sqlite_version_info < SAFE_SQLITE:
-        said += ": in WAL mode, two writers can corrupt a database of this version; kasmon uses one writer and no WAL"
+        summary += (
+            ": in WAL mode, two writers can corrupt a database of this version; kasmon uses one writer and no WAL"
+        )
     if not where.index.exists():
-        return DoctorCheck("sqlite", "ok", said)
+        return DoctorCheck("sqlite", "ok", summary)
     try:
         database = connect(where.index)
         try:
@@ -37,28 +39,28 @@ def sqlite(where: Paths) -> DoctorCheck:
     except sqlite3.Error as error:
         whole = str(error)
     if whole == "ok":
-        return DoctorCheck("sqlite", "ok", f"{said}; the index is intact")
-    text = f"{said}; the index is damaged ({whole})"
+        return DoctorCheck("sqlite", "ok", f"{summary}; the index is intact")
+    text = f"{summary}; the index is damaged ({whole})"
     return DoctorCheck("sqlite", "warn", text, fix="Nothing is lost: the next dashboard rebuilds it.")
 
 
-def limits(here: System) -> Iterator[DoctorCheck]:
-    """Check the limits of *here* that many agents may reach."""
+def limits(system_here: System) -> Iterator[DoctorCheck]:
+    """Check the limits of *system_here* that many agents may reach."""
     found = {
         "open files": _limit(resource.RLIMIT_NOFILE),
         "processes": _limit(resource.RLIMIT_NPROC),
     }
     hints = dict(RAISE)
-    for kind, (setting, hint) in here.limits.items():
-        found[kind] = min((each for each in (found.get(kind), here.read_setting(setting)) if each), default=None)
+    for kind, (setting, hint) in system_here.limits.items():
+        found[kind] = min((each for each in (found.get(kind), system_here.read_setting(setting)) if each), default=None)
         hints[kind] = hint
     low = {name: value for name, value in found.items() if value is not None and value < ENOUGH[name]}
     if low:
         text = "; ".join(f"{name}: {value} (50 agents need {ENOUGH[name]})" for name, value in low.items())
         yield DoctorCheck("limits", "warn", text, fix=" ".join(hints[name] for name in low))
         return
-    said = ", ".join(f"{value} {name}" for name, value in found.items() if value is not None)
-    yield DoctorCheck("limits", "ok", f"enough for 50 agents: {said}")
+    summary = ", ".join(f"{value} {name}" for name, value in found.items() if value is not None)
+    yield DoctorCheck("limits", "ok", f"enough for 50 agents: {summary}")
 
 
 def _limit(which: int) -> int | None:

@@ -93,12 +93,12 @@ def find_tools(programs: Mapping[str, str], environment: Mapping[str, str]) -> d
     until = time.monotonic() + LIMIT_S
     for name, process in asked.items():
         try:
-            said = process.communicate(timeout=max(0.0, until - time.monotonic()))[0][:ANSWER_BYTES]
+            output = process.communicate(timeout=max(0.0, until - time.monotonic()))[0][:ANSWER_BYTES]
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.communicate()
             continue
-        number = NUMBER.search(said.decode("utf-8", "replace"))
+        number = NUMBER.search(output.decode("utf-8", "replace"))
         found[name]["version"] = number[0] if number and process.returncode == 0 else None
     return found
 
@@ -129,10 +129,10 @@ def _packaged_version(path: str | None) -> str | None:
     for folder in list(real.parents)[:4]:
         if "node_modules" in folder.parts and (folder / "package.json").is_file():
             try:
-                said = json.loads((folder / "package.json").read_bytes())["version"]
+                version = json.loads((folder / "package.json").read_bytes())["version"]
             except (OSError, ValueError, KeyError, TypeError):
                 return None
-            return said if isinstance(said, str) and NUMBER.match(said) else None
+            return version if isinstance(version, str) and NUMBER.match(version) else None
     return None
 
 

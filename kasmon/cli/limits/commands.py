@@ -47,7 +47,7 @@ def list_all(*, wants_json: Json = False) -> None:
         )
         return
     if accounts:
-        names = {each.id: _parked(each, resumptions.get(each.id, Resumption())) for each in fleet.sessions}
+        names = {each.id: _describe_parked(each, resumptions.get(each.id, Resumption())) for each in fleet.sessions}
         say(*aligned([HEADS, *(cells for account in accounts for cells in _rows(account, fleet.at))]))
         for account in accounts:
             if account.parked:
@@ -96,7 +96,7 @@ def _budget_object(use: BudgetUse) -> dict[str, Any]:
     }
 
 
-def _parked(session: Session, resumption: Resumption) -> str:
+def _describe_parked(session: Session, resumption: Resumption) -> str:
     """Return its name with what was decided and done: `docs (resumes)`."""
     if resumption.gave_up:
         state = f"given up: {clean_line(resumption.gave_up)}"

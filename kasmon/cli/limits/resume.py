@@ -39,7 +39,7 @@ def resume(
     where = user_paths()
     config = load(where)
     asyncio.run(must_be_a_person(os.getpid(), None, action="resume sessions after a usage limit"))
-    waiting = _chosen(where, sessions)
+    waiting = _select(where, sessions)
     if config.limits.resume == "never":
         raise RefusedError(
             "no session is resumed after a usage limit: `limits.resume` is 'never' in the config.",
@@ -70,14 +70,14 @@ def resume(
 def cancel(*sessions: SessionNames, wants_json: Json = False) -> None:
     """Do not resume these sessions automatically after a usage limit, whatever the config says."""
     where = user_paths()
-    waiting = _chosen(where, sessions)
+    waiting = _select(where, sessions)
     for session in waiting:
         cancel_resumption(where, session)
     lines = (f"{clean_line(session.label)}: is not resumed by kasmon" for session in waiting)
     print_answer(*lines, wants_json=wants_json, cancelled=[session.id for session in waiting])
 
 
-def _chosen(where: Paths, names: tuple[str, ...]) -> list[Session]:
+def _select(where: Paths, names: tuple[str, ...]) -> list[Session]:
     """Return the sessions called *names*, each once; without a name those that wait for a limit and can be resumed.
 
     Raises:

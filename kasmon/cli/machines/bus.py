@@ -78,10 +78,10 @@ def _require_stream(number: int, use: str) -> None:
 
 def _abilities_in(allow: str | None) -> frozenset[Ability]:
     """Return the abilities in a comma-separated list; all for None. Raises `UsageError`."""
-    words = ABILITIES if allow is None else [word.strip() for word in allow.split(",") if word.strip()]
-    if unknown := [word for word in words if word not in ABILITIES]:
+    names = ABILITIES if allow is None else [word.strip() for word in allow.split(",") if word.strip()]
+    if unknown := [word for word in names if word not in ABILITIES]:
         raise UsageError(f"{unknown[0]!r} in --allow is unknown.", hint=f"Use {', '.join(ABILITIES)}.")
-    return frozenset(each for each in ABILITIES if each in words)
+    return frozenset(each for each in ABILITIES if each in names)
 
 
 async def _serve(where: Paths, abilities: Collection[Ability]) -> None:

@@ -36,27 +36,29 @@ def run_there(arguments: Sequence[str], error: OtherMachineError) -> int:
     """
     if not error.session:
         return _run_on(error.machine, without_machine(arguments))
-    words = list(arguments)
-    first = len(find(words)[0].split())
-    at = next((at for at, word in enumerate(words) if at >= first and _is_session(word, error)), None)
+    kasmon_arguments = list(arguments)
+    first = len(find(kasmon_arguments)[0].split())
+    at = next(
+        (at for at, argument in enumerate(kasmon_arguments) if at >= first and _is_session(argument, error)), None
+    )
     if at is None:
         raise error
-    words[at] = error.session
-    return run_words(error.machine, words)
+    kasmon_arguments[at] = error.session
+    return run_words(error.machine, kasmon_arguments)
 
 
-def _run_on(machine: str, words: Sequence[str]) -> int:
+def _run_on(machine: str, arguments: Sequence[str]) -> int:
     """Run `kasmon WORDS` on *machine*, or here and on each registered one."""
     where = user_paths()
     if machine != ALL:
         require_link(where, machine)
-        return run_words(machine, words)
-    if "--json" in words:
-        answers = ask_all(words)
+        return run_words(machine, arguments)
+    if "--json" in arguments:
+        answers = ask_all(arguments)
         print_json(machines={each.machine: each.content for each in answers})
         return max(each.exit_code for each in answers)
-    running = {name: _start(where, name, words) for name in machine_names(where)}
-    codes = [_run_section(LOCAL, lambda: call([*words, f"{OPTION}={LOCAL}"]) or 0)]
+    running = {name: _start(where, name, arguments) for name in machine_names(where)}
+    codes = [_run_section(LOCAL, lambda: call([*arguments, f"{OPTION}={LOCAL}"]) or 0)]
     codes += [_run_section(name, partial(_print_output, each.result)) for name, each in running.items()]
     return max(codes)
 
@@ -79,26 +81,26 @@ class MachineAnswer(NamedTuple):
     """The object that it printed, or that of the error."""
 
 
-def ask_all(words: Sequence[str]) -> list[MachineAnswer]:
+def ask_all(arguments: Sequence[str]) -> list[MachineAnswer]:
     """Run `kasmon WORDS --json` here and, at the same time, on each registered machine; this one is the first.
 
     Why one did not answer is printed on stderr.
     """
     where = user_paths()
-    words = words if "--json" in words else [*words, "--json"]
-    running = {name: _start(where, name, words) for name in machine_names(where)}
-    answers = [_ask_here([*words, f"{OPTION}={LOCAL}"])]
+    arguments = arguments if "--json" in arguments else [*arguments, "--json"]
+    running = {name: _start(where, name, arguments) for name in machine_names(where)}
+    answers = [_ask_here([*arguments, f"{OPTION}={LOCAL}"])]
     return answers + [_read_answer(name, each.result) for name, each in running.items()]
 
 
-def _start(where: Paths, machine: str, words: Sequence[str]) -> Future[CommandOutput]:
+def _start(where: Paths, machine: str, arguments: Sequence[str]) -> Future[CommandOutput]:
     """Run `kasmon WORDS` on *machine* in a thread that does not hold up the end of this process."""
     future: Future[CommandOutput] = Future()
 
     def work() -> None:
         try:
             require_link(where, machine)
-            future.set_result(run(where, machine, words))
+            future.set_result(run(where, machine, arguments))
         except KasmonError as error:
             future.set_exception(error)
         except OSError as error:
@@ -112,10 +114,10 @@ def _start(where: Paths, machine: str, words: Sequence[str]) -> Future[CommandOu
     return future
 
 
-def _ask_here(words: list[str]) -> MachineAnswer:
+def _ask_here(arguments: list[str]) -> MachineAnswer:
     def run_here() -> CommandOutput:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            code = call(words) or 0
+            code = call(arguments) or 0
         return CommandOutput(exit_code=code, stdout=printed.getvalue().encode(), stderr=b"")
 
     return _read_answer(LOCAL, run_here)
@@ -154,26 +156,26 @@ def require_link(where: Paths, machine: str) -> None:
 
 def without_machine(arguments: Sequence[str]) -> list[str]:
     """Return *arguments* without the option `--machine`."""
-    words: list[str] = []
+    rest: list[str] = []
     left = iter(arguments)
-    for word in left:
-        if word == "--":
-            return [*words, word, *left]
-        if word == OPTION:
+    for argument in left:
+        if argument == "--":
+            return [*rest, argument, *left]
+        if argument == OPTION:
             next(left, None)
-        elif not word.startswith(f"{OPTION}="):
-            words.append(word)
-    return words
+        elif not argument.startswith(f"{OPTION}="):
+            rest.append(argument)
+    return rest
 
 
-def run_words(machine: str, words: Sequence[str]) -> int:
+def run_words(machine: str, arguments: Sequence[str]) -> int:
     """Run `kasmon WORDS` on *machine*, print its output, and return its exit code.
 
     Raises:
         RemoteUnreachableError: if the machine is not connected, or it is unknown whether the command was carried out.
     """
-    stdin = sys.stdin.buffer.read() if STDIN in words else b""
-    return _print_output(partial(run, user_paths(), machine, words, stdin))
+    stdin = sys.stdin.buffer.read() if STDIN in arguments else b""
+    return _print_output(partial(run, user_paths(), machine, arguments, stdin))
 
 
 def _print_output(read: Callable[[], CommandOutput]) -> int:

@@ -65,6 +65,6 @@ def print_all(table: MachineTable, *, wants_json: bool) -> int:
     return max(codes)
 
 
-def _rows(said: MachineAnswer, field: str) -> list[dict[str, Any]]:
-    rows = said.content.get(field)
+def _rows(answer: MachineAnswer, field: str) -> list[dict[str, Any]]:
+    rows = answer.content.get(field)
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []

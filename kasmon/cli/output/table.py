@@ -157,9 +157,9 @@ def cut(text: str, width: int, *, utf8: bool = True) -> str:
     """Return *text* in at most *width* cells, with a mark if it was cut."""
     if width_cells(text) <= width:
         return text
-    room, end = width - 1, 0
+    space, end = width - 1, 0
     for end, character in enumerate(text):  # noqa: B007 - the position is needed
-        room -= width_cells(character)
-        if room < 0:
+        space -= width_cells(character)
+        if space < 0:
             break
     return text[:end] + ("…" if utf8 else "~")

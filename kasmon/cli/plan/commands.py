@@ -356,19 +356,19 @@ def clean(
 
 def _state_words(run: PlanRun, id_: str, ahead: NextSteps) -> str:
     at = run.of(id_)
-    words = state_label(at)
+    label = state_label(at)
     if at.attempt > 1:
-        words += f" (attempt {at.attempt})"
+        label += f" (attempt {at.attempt})"
     if at.state.value == "claimed" and at.changed == 0:
-        words += ", no files changed"
+        label += ", no files changed"
     if at.ran is not None and at.ran.account:
-        words += f", account {at.ran.account}"
+        label += f", account {at.ran.account}"
     if at.branch:
-        words += f", on {at.branch}" + (f" from {at.base[:12]}" if at.base else "")
+        label += f", on {at.branch}" + (f" from {at.base[:12]}" if at.base else "")
     if at.is_checked:
-        words += ", check passed"
+        label += ", check passed"
     why = ahead.blocked.get(id_) or (at.why if at.state.value in ("failed", "claimed") else "")
-    return f"{words}: {why}" if why else words
+    return f"{label}: {why}" if why else label
 
 
 def _only(plan: Plan, wave: int) -> Plan:

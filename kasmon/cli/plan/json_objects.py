@@ -28,7 +28,7 @@ def plan_object(plan: Plan, run: PlanRun | None = None, ahead: NextSteps | None 
 
 def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps | None) -> dict[str, Any]:
     wanted = machine_requirement(plan, task)
-    told: dict[str, Any] = {
+    task_json: dict[str, Any] = {
         "id": task.id,
         "number": task.number,
         "title": task.title,
@@ -46,11 +46,11 @@ def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps |
     }
     if run is not None:
         at = run.of(task.id)
-        told |= {
+        task_json |= {
             "state": at.state.value,
             "attempt": at.attempt,
             "agent": at.agent_for(plan, task) or None,
-            "machine": at.machine or told["machine"],
+            "machine": at.machine or task_json["machine"],
             "account": at.ran.account or None if at.ran is not None else None,
             "session": at.session or None,
             "session_name": at.name or None,
@@ -68,8 +68,8 @@ def _task_object(plan: Plan, task: Task, run: PlanRun | None, ahead: NextSteps |
             "blocked": None if ahead is None else ahead.blocked.get(task.id),
         }
     if run is not None and at.ran is not None and at.ran.agent and at.state is not TaskState.WAITING:
-        told |= {"mode": at.ran.mode, "sandbox": at.ran.sandbox or None}
-    return told
+        task_json |= {"mode": at.ran.mode, "sandbox": at.ran.sandbox or None}
+    return task_json
 
 
 def _check_object(check: TaskChecked) -> dict[str, Any]:

@@ -106,8 +106,10 @@ def _recover_everywhere(choices: Sequence[str], *, dry_run: bool, wants_json: bo
 
     if choices:
         raise UsageError("--choose names a session of one machine.", hint="Pass --machine NAME with it.")
-    words = ("recover", *["--dry-run"] * dry_run)
-    table = MachineTable(words, "recovered", _RecoveryResult, ("NAME", "RESULT"), _cells, "Nothing is lost.", _notes)
+    arguments = ("recover", *["--dry-run"] * dry_run)
+    table = MachineTable(
+        arguments, "recovered", _RecoveryResult, ("NAME", "RESULT"), _cells, "Nothing is lost.", _notes
+    )
     return print_all(table, wants_json=wants_json)
 
 
@@ -117,19 +119,19 @@ def _cells(listed: _RecoveryResult) -> tuple[str, str]:
 
 
 def _notes(content: Mapping[str, Any]) -> Iterator[str]:
-    recovered = [each.get("name") for each in _listed(content, "recovered") if isinstance(each, dict)]
+    recovered = [each.get("name") for each in _list_candidates(content, "recovered") if isinstance(each, dict)]
     reasons = content.get("unsure_why")
-    for name in _listed(content, "unsure"):
+    for name in _list_candidates(content, "unsure"):
         if name not in recovered:
             why = reasons.get(name) if isinstance(reasons, dict) and isinstance(name, str) else None
             yield f"unsure: {name}: {why}" if why else f"unsure: {name}"
-    if names := _listed(content, "lost"):
+    if names := _list_candidates(content, "lost"):
         yield f"still lost: {', '.join(map(str, names))}; `kasmon restart` starts a session again"
     if content.get("other_hosts"):
         yield "it has hosts of another version; `kasmon doctor` there names them"
 
 
-def _listed(content: Mapping[str, Any], field: str) -> list[Any]:
+def _list_candidates(content: Mapping[str, Any], field: str) -> list[Any]:
     listed = content.get(field)
     return listed if isinstance(listed, list) else []
 
@@ -249,8 +251,8 @@ def _ask_candidate(case: LostSession) -> str:
         note(f"  {number}  {_line(each)}")
     sys.stderr.write("Which conversation? [number, Enter for none] ")
     sys.stderr.flush()
-    said = sys.stdin.readline().strip()
-    number = int(said) if said.isascii() and said.isdecimal() and len(said) < 6 else 0
+    answer = sys.stdin.readline().strip()
+    number = int(answer) if answer.isascii() and answer.isdecimal() and len(answer) < 6 else 0
     return case.candidates[number - 1].id if 1 <= number <= len(case.candidates) else ""
 
 

@@ -64,14 +64,14 @@ async def follow(paths: Paths, plan_log: PlanLog, *, quiet: bool) -> PlanRun:
 
 
 async def _follow(paths: Paths, plan_log: PlanLog, received: Sequence[signal.Signals], *, quiet: bool) -> PlanRun:
-    told: dict[str, TaskState] = {}
+    states: dict[str, TaskState] = {}
     loop = asyncio.get_running_loop()
     gone_at = loop.time() + LOST_S
     while True:
         await asyncio.to_thread(plan_log.more)
         for id_, task in plan_log.run.tasks.items():
-            if told.get(id_) is not task.state:
-                told[id_] = task.state
+            if states.get(id_) is not task.state:
+                states[id_] = task.state
                 if not quiet:
                     why = f": {task.why}" if task.why and task.state is not TaskState.RUNNING else ""
                     say(f"task {id_}  {state_label(task)}{why}")
@@ -116,13 +116,13 @@ def report(
     """Print how *plan* ended, or its progress when it was *stopped*; or write that into the file *output*."""
     if form == "json":
         failure = {} if stopped is None else error_object(stopped)
-        said = json.dumps(failure | answer(plan=plan_object(plan, run))) + "\n"
+        text = json.dumps(failure | answer(plan=plan_object(plan, run))) + "\n"
     else:
-        said = {"text": _text, "junit": _junit}[form](plan, run)
+        text = {"text": _text, "junit": _junit}[form](plan, run)
     if output:
-        write_private(Path(output).absolute(), said.encode())
+        write_private(Path(output).absolute(), text.encode())
     else:
-        say_block(said.rstrip("\n"))
+        say_block(text.rstrip("\n"))
 
 
 def _text(plan: Plan, run: PlanRun) -> str:
@@ -132,7 +132,7 @@ def _text(plan: Plan, run: PlanRun) -> str:
         at = run.of(task.id)
         known = "checked" if at.is_checked else "not checked" if at.state is TaskState.DONE else ""
         took = f"{at.duration_s:.1f} s" if at.duration_s is not None else ""
-        words = [
+        facts = [
             _state(run, at),
             f"on {at.machine}" if at.machine else "",
             known,
@@ -140,7 +140,7 @@ def _text(plan: Plan, run: PlanRun) -> str:
             f"{at.attempt} attempts" if at.attempt > 1 else "",
             at.why,
         ]
-        lines.append(f"  {task.number:>3} {task.title}: {', '.join(word for word in words if word)}")
+        lines.append(f"  {task.number:>3} {task.title}: {', '.join(word for word in facts if word)}")
     return "\n".join(lines) + "\n"
 
 

@@ -76,8 +76,8 @@ def create(
         print_json(session=sandbox_object(made))
         return
     say(made.id)
-    if folder and (words := works_in_words(made)):
-        note(words)
+    if folder and (folder_note := works_in_words(made)):
+        note(folder_note)
 
 
 def pause(

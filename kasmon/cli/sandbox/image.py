@@ -33,10 +33,10 @@ def build(
     vm = MicroVm(where)
     warm = {each: _warm(vm, each) for each in dict.fromkeys(size or ("default",))}
     if wants_json:
-        told = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
+        image_json = {"id": built.id, "kernel": built.kernel, "versions": built.versions, "hashes": built.hashes}
         size_bytes, why = next(iter(warm.values()))
         warm_of = {each: {"bytes": bytes_, "why_not": why_not} for each, (bytes_, why_not) in warm.items()}
-        print_json(**told, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of)
+        print_json(**image_json, bytes=_bytes(folder, built), warm_bytes=size_bytes, why_not_warm=why, warm=warm_of)
         return
     if not known:
         size_mib = _bytes(folder, built) // MIB

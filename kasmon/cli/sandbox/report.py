@@ -98,7 +98,7 @@ def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
     parts = [session.id, session.label, session.sandbox or "", state_words(session, utf8=is_utf8())]
     if sandbox_state is not None and not session.has_failed_to_start:
         parts += [sandbox_state.phase.value, count_text(sandbox_state.checkpoints_counted, "checkpoint")]
-        parts += [_used(sandbox_state.usage)] if sandbox_state.usage and not sandbox_state.is_asleep else []
+        parts += [_describe_use(sandbox_state.usage)] if sandbox_state.usage and not sandbox_state.is_asleep else []
     if sandbox_state is not None and sandbox_state.is_asleep and not sandbox_state.held:  # a restored one is obsolete
         parts += [f"memory snapshot {snapshot_words(judged, now)}" for judged in remembered.snapshots]
         parts += [f"memory snapshot: {remembered.missing}"] if remembered.missing else []
@@ -108,8 +108,8 @@ def row(session: Session, remembered: StoredSnapshots, now: float) -> str:
 def snapshot_words(judged: SnapshotVerdict, now: float) -> str:
     """Return a snapshot's size, age, and why it is not restored: `54 MiB, 3m old, not valid: it is truncated`."""
     size = f"{_mib(judged.snapshot.size_bytes)}, " if judged.snapshot.parts else ""  # a service does not report it
-    words = f"{size}{age(now - judged.at)} old"
-    return f"{words}, not valid: {judged.refused}" if judged.refused else words
+    text = f"{size}{age(now - judged.at)} old"
+    return f"{text}, not valid: {judged.refused}" if judged.refused else text
 
 
 def about(session: Session, remembered: StoredSnapshots, points: Sequence[CheckpointSummary], now: float) -> list[str]:
@@ -124,9 +124,11 @@ def about(session: Session, remembered: StoredSnapshots, points: Sequence[Checkp
         lines.append(f"phase       {sandbox_state.phase.value}{held}")
         lines += [f"to come     {line}" for line in _to_come(session, now)]
         lines += (
-            [f"uses        {_used(sandbox_state.usage)}"] if sandbox_state.usage and not sandbox_state.is_asleep else []
+            [f"uses        {_describe_use(sandbox_state.usage)}"]
+            if sandbox_state.usage and not sandbox_state.is_asleep
+            else []
         )
-    lines += [f"work        {words}"] if (words := works_in_words(session)) else []
+    lines += [f"work        {folder_text}"] if (folder_text := works_in_words(session)) else []
     if (origin := remembered.origin) is not None:
         lines.append(f"forked      from {origin.name} {age(now - origin.at)} ago, {describe_origin(origin)}")
     lines += [f"memory      {line}" for judged in remembered.snapshots for line in _about_memory(judged, now)]
@@ -166,7 +168,7 @@ def point_row(point: CheckpointSummary) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _used(usage: SandboxUsage) -> str:
+def _describe_use(usage: SandboxUsage) -> str:
     of_memory = f" of {_mib(usage.memory_allowed)}" if usage.memory_allowed else ""
     of_disk = f" of {_mib(usage.disk_allowed)}" if usage.disk_allowed else ""
     return f"memory {_mib(usage.memory_bytes)}{of_memory}, disk {_mib(usage.disk_bytes)}{of_disk}"

@@ -74,9 +74,9 @@ class RunOutput:
     def finish(self, ran: RunResult) -> None:
         """Print the output that was not printed before, and the run's hint."""
         for name, whole in (("stdout", ran.stdout), ("stderr", ran.stderr)):
-            told = self._printed[name]
-            if whole.startswith(told):
-                self._print(name, whole[len(told) :])
+            printed = self._printed[name]
+            if whole.startswith(printed):
+                self._print(name, whole[len(printed) :])
         if ran.hint and ran.hint not in ran.stderr:
             note(ran.hint)
         elif ran.hint:

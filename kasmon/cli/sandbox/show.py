@@ -22,11 +22,11 @@ from kasmon.supervisor.sandboxes.history import SnapshotReader, read_history, re
 def list_all(*, wants_json: Json = False) -> None:
     """List sandboxes with their phase, usage and memory snapshot."""
     where = user_paths()
-    for unfinished_one in find_unfinished(where, _sandboxed(where)):
+    for unfinished_one in find_unfinished(where, _list_sandboxed(where)):
         with contextlib.suppress(KasmonError):  # `kasmon doctor` reports it
             end_unfinished(where, unfinished_one)
     memory, now = SnapshotReader(where), time.time()
-    sessions = [(session, memory.of(session)) for session in _sandboxed(where)]
+    sessions = [(session, memory.of(session)) for session in _list_sandboxed(where)]
     if wants_json:
         print_json(sandboxes=[sandbox_object(session, remembered) for session, remembered in sessions])
         return
@@ -42,7 +42,9 @@ def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
     points = session.sandbox_state.checkpoints if session.sandbox_state else ()
     if wants_json:
         kept = [msgspec.to_builtins(point) for point in points]
-        print_json(session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | _stored(where, session))
+        print_json(
+            session=sandbox_object(session, remembered) | {"checkpoints_kept": kept} | _read_files(where, session)
+        )
         return
     for line in about(session, remembered, points, time.time()):
         say(line)
@@ -53,7 +55,7 @@ def show(name: SandboxArgument, /, *, wants_json: Json = False) -> None:
             say(f"Refused without a request: {', '.join(policy.refuse)}.")
 
 
-def _stored(where: Paths, session: Session) -> dict[str, Any]:
+def _read_files(where: Paths, session: Session) -> dict[str, Any]:
     """Return what its files say beyond its log: what it may use, its checkpoints, the hosts that it could not reach."""
     history = read_history(where, session)
     stored = {
@@ -66,5 +68,5 @@ def _stored(where: Paths, session: Session) -> dict[str, Any]:
     return stored | may | {"project": policy.project, "project_writable": policy.project_writable}
 
 
-def _sandboxed(where: Paths) -> list[Session]:
+def _list_sandboxed(where: Paths) -> list[Session]:
     return [session for session in read_fleet(where).sessions if session.mode is Mode.INTERPRETER]

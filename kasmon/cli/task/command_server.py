@@ -46,9 +46,9 @@ def run_command(arguments: list[str], stdin: int, stdout: int, stderr: int, stat
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for descriptor, standard in ((stdin, 0), (stdout, 1), (stderr, 2)):
         os.dup2(descriptor, standard)
-    told = os.dup2(status, 3, inheritable=False)
+    status_copy = os.dup2(status, 3, inheritable=False)
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-    os.write(told, b"%d\n" % os.getpid())
+    os.write(status_copy, b"%d\n" % os.getpid())
     if system.HERE.can_continue_after_fork:
         from kasmon.system.linux import set_title
 
@@ -58,5 +58,5 @@ def run_command(arguments: list[str], stdin: int, stdout: int, stderr: int, stat
     code = run(arguments)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.write(told, b"%d\n" % code)
+    os.write(status_copy, b"%d\n" % code)
     os._exit(code)  # what was imported need not be taken down in each

@@ -117,23 +117,23 @@ def comments(
     return EXIT_CODES.get(receipt.state, 0) if receipt is not None else 0
 
 
-def _check(action: str, words: Sequence[str]) -> None:
-    """Raise `UsageError` unless *words* are what *action* requires."""
+def _check(action: str, arguments: Sequence[str]) -> None:
+    """Raise `UsageError` unless *arguments* are what *action* requires."""
     example = f"kasmon comments SESSION {action}"
-    if action == "ls" and words:
-        raise UsageError(f"`{example}` accepts no argument {words[0]!r}.")
-    if action == "edit" and len(words) != 2:
+    if action == "ls" and arguments:
+        raise UsageError(f"`{example}` accepts no argument {arguments[0]!r}.")
+    if action == "edit" and len(arguments) != 2:
         raise UsageError(f"`{example}` requires the id of a comment, and its new text.", hint=f"`{example} ID TEXT`")
-    if action != "ls" and not words:
+    if action != "ls" and not arguments:
         raise UsageError(f"`{example}` requires the id of a comment.", hint="`kasmon comments SESSION` lists the ids.")
 
 
-async def _change(folders: Paths, session: Session, action: str, words: Sequence[str]) -> None:
+async def _change(folders: Paths, session: Session, action: str, arguments: Sequence[str]) -> None:
     if action == "edit":
-        comment, text = words
+        comment, text = arguments
         await operations.edit_comment(folders, session, comment, sys.stdin.read() if text == "-" else text)
         return
-    for comment in words:
+    for comment in arguments:
         if action == "rm":
             await operations.remove_comment(folders, session, comment)
         else:

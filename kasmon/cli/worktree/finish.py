@@ -156,7 +156,7 @@ def _send_feedback(where: Paths, session: Session, *, dry_run: bool, wants_json:
 def _confirm(session: Session, plan: PlannedFinish, *, wants_json: bool) -> None:
     """Have the user agree. Raises `RefusedError` if there is no terminal to ask on, or something else was typed."""
     refused = RefusedError("Nothing was done.")
-    unasked = _unconfirmed(plan, f"--digest {plan.digest} does exactly this.")
+    unasked = _build_unconfirmed_error(plan, f"--digest {plan.digest} does exactly this.")
     confirm(_lines(session, plan), "Type yes to do this", wants_json=wants_json, unasked=unasked, refused=refused)
 
 
@@ -168,13 +168,15 @@ def _confirm_discard(session: Session, plan: PlannedFinish, name: str, *, agrees
     if name and agrees:
         return
     if wants_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise _unconfirmed(plan, f"--digest {plan.digest} --confirm-name {shlex.quote(names[0])} does exactly this.")
+        raise _build_unconfirmed_error(
+            plan, f"--digest {plan.digest} --confirm-name {shlex.quote(names[0])} does exactly this."
+        )
     say(*_lines(session, plan))
     if typed(f"Type {' or '.join(map(repr, names))} to discard it") not in names:
         raise RefusedError("Nothing was done.")
 
 
-def _unconfirmed(plan: PlannedFinish, hint: str) -> RefusedError:
+def _build_unconfirmed_error(plan: PlannedFinish, hint: str) -> RefusedError:
     return RefusedError(f"{'; '.join(step.text for step in plan.steps)}: not confirmed.", hint=hint)
 
 

@@ -44,7 +44,7 @@ def undo(
         print_json(session=session.id, turn=planned.turn, done=not dry_run, **fields)
         return int(bool(failed))
     if dry_run:
-        say(*_shown(planned))
+        say(*_describe_undo(planned))
     for why in failed:
         note(f"Not restored: {why}.")
     if not dry_run:
@@ -53,7 +53,7 @@ def undo(
     return int(bool(failed))
 
 
-def _shown(planned: PlannedUndo) -> list[str]:
+def _describe_undo(planned: PlannedUndo) -> list[str]:
     since = set(turn_changes.cleaned(planned.plan.changed_since))
     return [f"  {name}{' (changed since: nothing is undone)' if name in since else ''}" for name in planned.files]
 
@@ -61,7 +61,7 @@ def _shown(planned: PlannedUndo) -> list[str]:
 def _confirm(session: Session, planned: PlannedUndo, *, wants_json: bool) -> None:
     """List the files and have the user type `yes`. Raises `RefusedError`."""
     confirm(
-        (f"In {session.workdir!r}:", *_shown(planned)),
+        (f"In {session.workdir!r}:", *_describe_undo(planned)),
         "Type yes to change these files",
         wants_json=wants_json,
         unasked=RefusedError(

@@ -92,8 +92,8 @@ def _answer_with_reason(menu: ScreenMenu, decision: Decision, reason: str) -> Me
     choice = _find_amendable(menu, decision) if menu.amends else None
     if choice is None:
         raise UnableError("the menu on the screen accepts no reason.", hint="Answer without one, or focus the session.")
-    words = _clean_text(reason)
-    return MenuAnswer("", menu.choices.index(choice), words, menu.amends, f"{choice.label}, {words}")
+    reason_text = _clean_text(reason)
+    return MenuAnswer("", menu.choices.index(choice), reason_text, menu.amends, f"{choice.label}, {reason_text}")
 
 
 def _answer_several(menu: ScreenMenu, labels: tuple[str, ...], offered: tuple[MenuChoice, ...]) -> MenuAnswer:
@@ -112,17 +112,17 @@ def _answer_choice(menu: ScreenMenu, labels: tuple[str, ...]) -> MenuAnswer:
         raise UnableError("this menu is not answered by one of its options.", hint="Focus the session.")
     choice = next((choice for choice in offered if choice.label == labels[0]), None)
     if choice is None and own is not None:
-        words = _clean_text(labels[0])
-        return MenuAnswer("", menu.choices.index(own), words, menu.opens, "" if menu.opens else words)
+        label = _clean_text(labels[0])
+        return MenuAnswer("", menu.choices.index(own), label, menu.opens, "" if menu.opens else label)
     if choice is None:
         offers = ", ".join(choice.label for choice in offered)
         raise RefusedError(f"the menu has no option {labels[0]!r}.", hint=f"Options: {offers}.")
     return MenuAnswer(choice.key, menu.choices.index(choice))
 
 
-def _clean_text(words: str) -> str:
-    """Return *words* in a form that can be typed into one row. Raises `UnableError` if there is none."""
-    typed = outgoing(words).strip()
+def _clean_text(text: str) -> str:
+    """Return *text* in a form that can be typed into one row. Raises `UnableError` if there is none."""
+    typed = outgoing(text).strip()
     if not typed or "\n" in typed or "\t" in typed or len(typed.encode()) > LONGEST_WORDS:
         raise UnableError(
             f"own words are one line of at most {LONGEST_WORDS} bytes here.", hint="Focus the session to write more."

@@ -33,8 +33,8 @@ def faults(file: ScreenFile) -> Iterator[Fault]:
     regions = {region.name for region in file.region}
     for kind in ("rule", "title"):
         for at, node in enumerate(getattr(file, kind)):
-            words = node.state.split("|")
-            if node.state != UNCLEAR and (not set(words) <= set(WORDS) or len(words) != len(set(words))):
+            states = node.state.split("|")
+            if node.state != UNCLEAR and (not set(states) <= set(WORDS) or len(states) != len(set(states))):
                 yield (kind, at, "state"), f"{node.state!r} is not a state", (*WORDS, UNCLEAR)
     for path, area in _areas(file):
         if area not in regions and not AREA.fullmatch(area):

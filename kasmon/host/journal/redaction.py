@@ -113,7 +113,7 @@ class Redactor:
         """
         if not isinstance(fact, RequestOpened):
             return self._redact_struct(fact, self.line)
-        honest = self._redact_struct(fact, _unmarked)
+        honest = self._redact_struct(fact, _escape_marks)
         if honest is not fact:
             choices = tuple(choice for choice in honest.request.choices if choice is not Decision.EDIT)
             request = msgspec.structs.replace(honest.request, choices=choices)
@@ -180,7 +180,7 @@ class Redactor:
                 raise ValueError("redacted parts of one length were moved or removed")
             known = [(mark, dict(known)[mark]) for mark in marks]
         secrets = iter([secret for _, secret in known])
-        restored: ValueT = _mapped(edited, lambda text: re.sub(HIDDEN_MARK, lambda mark: next(secrets), text))
+        restored: ValueT = _map_strings(edited, lambda text: re.sub(HIDDEN_MARK, lambda mark: next(secrets), text))
         return restored
 
     def _find_secrets(self, text: str) -> list[tuple[int, int, str]]:
@@ -205,7 +205,7 @@ class Redactor:
         changed: dict[str, Any] = {}
         for name in struct.__struct_fields__:
             before = getattr(struct, name)
-            after = _mapped(before, hide) if name in WORDS else self._redact_nested(before, hide)
+            after = _map_strings(before, hide) if name in WORDS else self._redact_nested(before, hide)
             if after is not before:
                 changed[name] = after
         return msgspec.structs.replace(struct, **changed) if changed else struct
@@ -219,14 +219,14 @@ class Redactor:
         return value
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
     """Return *value* with each of its `strings` changed; the same object if none was."""
     if isinstance(value, str):
         return _same(value, change(value))
     if isinstance(value, list | tuple):
-        return _same(value, type(value)(_mapped(member, change) for member in value))
+        return _same(value, type(value)(_map_strings(member, change) for member in value))
     if isinstance(value, dict):
-        return _same(value, {_mapped(key, change): _mapped(member, change) for key, member in value.items()})
+        return _same(value, {_map_strings(key, change): _map_strings(member, change) for key, member in value.items()})
     return value
 
 
@@ -241,12 +241,12 @@ def _forms(plain: str) -> set[str]:
     """Return the forms of *plain* in a text: itself; quoted as in JSON or Python, also one in the other; in a URL."""
     forms = {plain}
     for _ in range(2):
-        forms |= {written for form in forms for written in _quoted(form)}
+        forms |= {written for form in forms for written in _list_quoted(form)}
     forms.add("".join(map(_in_address, plain.encode("utf-8", "surrogateescape"))))
     return {form for form in forms if len(form) >= KNOWN_LENGTH}
 
 
-def _quoted(text: str) -> set[str]:
+def _list_quoted(text: str) -> set[str]:
     import json  # only here: without secrets it is never loaded
 
     return {repr(text)[1:-1], *(json.dumps(text, ensure_ascii=plain_ascii)[1:-1] for plain_ascii in (True, False))}
@@ -257,7 +257,7 @@ def _in_address(byte: int) -> str:
     return character if character.isascii() and (character.isalnum() or character in "-._~") else f"%{byte:02X}"
 
 
-def _unmarked(text: str) -> str:
+def _escape_marks(text: str) -> str:
     """Return an agent's *text* with everything that looks like a redaction mark changed."""
     return re.sub(HIDDEN_MARK, lambda mark: f"⟨U+27E8⟩{mark[0][1:]}", text) if HIDDEN in text else text
 
@@ -274,11 +274,11 @@ def _token_begun(text: str) -> int:
     tail = max(0, len(text) - TOKEN_LENGTH)
     if (key := _KEY_BEGINS.search(text, tail)) is not None and "-----END" not in text[key.end() :]:
         return key.start()
-    words = text[tail:].split()
-    if not words or text[-1].isspace():
+    parts = text[tail:].split()
+    if not parts or text[-1].isspace():
         return len(text)
-    start = len(text) - len(words[-1])
-    if words[-2:-1] and words[-2].endswith("earer"):
+    start = len(text) - len(parts[-1])
+    if parts[-2:-1] and parts[-2].endswith("earer"):
         return start
     begins = _TOKEN_BEGINS.search(text, start)
     return begins.start() if begins is not None else len(text)

@@ -112,14 +112,14 @@ def fitted(event: Event, blobs: Path | None = None) -> Event:
     Raises:
         OSError: if the folder cannot be written.
     """
-    return event if len(encode(event)) <= EVENT_BYTES else _shortened(event, blobs)
+    return event if len(encode(event)) <= EVENT_BYTES else _shorten(event, blobs)
 
 
-def _shortened(event: Event, blobs: Path | None) -> Event:
+def _shorten(event: Event, blobs: Path | None) -> Event:
     put = msgspec.structs.replace
     match event:
         case EntryImported():
-            return put(event, entry=_shortened(event.entry, blobs))
+            return put(event, entry=_shorten(event.entry, blobs))
         case MessageWritten():
             return put(event, text=event.text[:KEPT], blob=_store(event.text, blobs))
         case ToolFinished():
@@ -295,9 +295,9 @@ class SessionLog:
             fact = self.prompts.get(receipt.id)
             if receipt.state is not ReceiptState.QUEUED or fact is None or not has_mark(fact.prompt):
                 continue
-            words = self._waiting[receipt.id]
-            if words is not None:
-                self.prompts[receipt.id] = msgspec.structs.replace(fact, prompt=words)
+            text = self._waiting[receipt.id]
+            if text is not None:
+                self.prompts[receipt.id] = msgspec.structs.replace(fact, prompt=text)
                 continue
             refused = msgspec.structs.replace(receipt, state=ReceiptState.REFUSED, reason=FORGOTTEN, at=time.time())
             self.append(ReceiptChanged(at=refused.at, receipt=refused))

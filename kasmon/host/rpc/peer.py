@@ -168,6 +168,6 @@ def describe_terminal(pid: int) -> str:
     except (psutil.Error, ValueError):
         return ""
     if "bus" in argv and "--stdio" in argv:
-        said = next((word for option, word in pairwise(argv) if option == "--from"), "")
-        return f"{said if PEER.fullmatch(said) else 'another machine'} through the bus (pid {pid})"
+        source = next((word for option, word in pairwise(argv) if option == "--from"), "")
+        return f"{source if PEER.fullmatch(source) else 'another machine'} through the bus (pid {pid})"
     return f"{terminal} (pid {pid})" if terminal else f"process {pid}"

@@ -70,8 +70,8 @@ class SandboxedAgent:
                 await self._log_reports()
                 # a lost one is no longer monitored: its snapshot stays
                 is_lost = self._log_writer.session.state is SessionState.LOST
-                here, session = self._paths, self._launch.session
-                for text in await asyncio.to_thread(sandboxed_agent.clean_up, here, session, spares_memory=is_lost):
+                paths, session = self._paths, self._launch.session
+                for text in await asyncio.to_thread(sandboxed_agent.clean_up, paths, session, spares_memory=is_lost):
                     self._notice(text)
             except (KasmonError, OSError) as error:
                 self._notice(f"Its sandbox was not cleaned up: {error}", is_bad=True)

@@ -39,7 +39,7 @@ async def server_gone(paths: Paths, session: SessionId, name: str) -> bool:
         await asyncio.sleep(LOOK_S)
         if not await asyncio.to_thread(_is_gone, paths, server):
             continue
-        now = await asyncio.to_thread(_renamed, paths, session, name)
+        now = await asyncio.to_thread(_rename, paths, session, name)
         if now == name:
             return True
         name = now  # a pre-provisioned one, assigned to a client by now
@@ -53,7 +53,7 @@ def _is_gone(paths: Paths, server: str) -> bool:
         return False
 
 
-def _renamed(paths: Paths, session: SessionId, name: str) -> str:
+def _rename(paths: Paths, session: SessionId, name: str) -> str:
     with contextlib.suppress(LogMissingError, OSError):
         for event in EventLog(paths.fleet_log).events():
             if isinstance(event, SessionRenamed) and event.session == session:

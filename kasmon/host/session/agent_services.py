@@ -215,9 +215,9 @@ class AgentServices:
         paths = self._log_writer.session_log.paths
         if (actor := await asyncio.to_thread(find_actor, paths, peer_pid)) is None:
             return
-        word: Literal["stop", "interrupt"] = "stop" if isinstance(command, Stop) else "interrupt"
+        kind: Literal["stop", "interrupt"] = "stop" if isinstance(command, Stop) else "interrupt"
         name = await asyncio.to_thread(find_name, paths, actor)
-        self._log_writer.note(AgentCommandReceived(at=time.time(), command=word, actor=actor, name=name))
+        self._log_writer.note(AgentCommandReceived(at=time.time(), command=kind, actor=actor, name=name))
 
     async def check_requeue(self, command: Requeue, peer_pid: int) -> None:
         """Raise if process *peer_pid* is an agent's, and *command* changes more than a prompt that this agent sent.

@@ -119,7 +119,7 @@ def project_of(workdir: str) -> str:
     if not Path(workdir).is_absolute():
         return workdir
     try:
-        here = Path(workdir).resolve()
-        return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+        resolved = Path(workdir).resolve()
+        return str(next((folder for folder in (resolved, *resolved.parents) if (folder / ".git").exists()), resolved))
     except (OSError, ValueError, RuntimeError):
         return workdir

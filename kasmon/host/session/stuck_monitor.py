@@ -102,7 +102,7 @@ class ChildActivity:
 
     def work(self, pid: int) -> bool | None:
         """Whether the children of process *pid* worked since the last look; None at the first, which cannot decide."""
-        now, spent = time.monotonic(), _spent(pid)
+        now, spent = time.monotonic(), _measure_use(pid)
         before, self._before = self._before, (pid, spent, now)
         if before is None or before[0] != pid:
             return None
@@ -113,7 +113,7 @@ class ChildActivity:
         self._before = None
 
 
-def _spent(pid: int) -> float:
+def _measure_use(pid: int) -> float:
     """Return the processor time of all descendants of *pid*, also of ended ones, in seconds."""
     import psutil  # only once a session may be stuck: hosts are small
 

@@ -455,20 +455,20 @@ def main(argv: Sequence[str]) -> int:
     if arguments is None:
         sys.stderr.write("a host requires the id of one session.\n")
         return UsageError.exit_code
-    session, here = SessionId(arguments["session"]), begin_process()
-    if not here.folder(session).is_dir():
+    session, paths = SessionId(arguments["session"]), begin_process()
+    if not paths.folder(session).is_dir():
         sys.stderr.write(f"{SessionNotFoundError(session)}\n")
         return SessionNotFoundError.exit_code
-    here.make()
-    add_secrets(secrets_of(here, session))
-    lock = HostLock(here.host_lock(session))
+    paths.make()
+    add_secrets(secrets_of(paths, session))
+    lock = HostLock(paths.host_lock(session))
     if not lock.acquire():
         return 0
     try:
-        if arguments["since"] and _has_grown(here, session, Cursor(int(arguments["since"]))):
+        if arguments["since"] and _has_grown(paths, session, Cursor(int(arguments["since"]))):
             return 0
-        launch, backend = load_session(here, session)
-        return asyncio.run(_run_host(StructuredHost(here, launch, backend, load_or_default(here, log.warning))))
+        launch, backend = load_session(paths, session)
+        return asyncio.run(_run_host(StructuredHost(paths, launch, backend, load_or_default(paths, log.warning))))
     finally:
         lock.let_go()
 
@@ -480,11 +480,11 @@ def _has_grown(paths: Paths, session: SessionId, since: Cursor) -> bool:
     return False
 
 
-def load_session(here: Paths, session: SessionId) -> tuple[Launch, Backend]:
+def load_session(paths: Paths, session: SessionId) -> tuple[Launch, Backend]:
     """Return the launch and its backend; an error in either is raised when the agent is opened."""
     launch = Launch(session=session, name="", agent="", mode=Mode.SDK, backend="")
     try:
-        launch = load_launch(here, session)
+        launch = load_launch(paths, session)
         if launch.mode is Mode.TMUX:
             raise UsageError(f"session {session!r} is a terminal session; the shared tmux host runs it.")
         return launch, load(launch.backend)

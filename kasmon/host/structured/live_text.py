@@ -187,9 +187,9 @@ class LiveText:
 
     def _show(self, thinking: bool) -> None:
         for watcher in self._watchers.values():
-            watcher.show(thinking, lambda: self._written(thinking))
+            watcher.show(thinking, lambda: self._build_delta(thinking))
 
-    def _written(self, thinking: bool) -> TextDelta:
+    def _build_delta(self, thinking: bool) -> TextDelta:
         text = self._redactor.unfinished(self._text[thinking])
         return TextDelta(session=self._session, text=text, thinking=thinking)
 

@@ -200,7 +200,7 @@ class TmuxHost:
             case frames.Watch() | frames.Unwatch() | frames.Focus() | frames.Blur() | frames.Scroll():
                 return self._show(connection, frame)
             case frames.ListForeignPanes():
-                return self._adopted_servers.panes(frame, self._adopted())
+                return self._adopted_servers.panes(frame, self._list_adopted())
             case frames.ExecuteCommand():
                 return self._execute(connection, frame)
             case frames.Hello():
@@ -285,7 +285,7 @@ class TmuxHost:
                     terminal.use_pane(facts.pane_id, facts.window_id)
         return self._terminals.get(session) or self._terminal(session)
 
-    def _adopted(self) -> dict[tuple[str, str], str]:
+    def _list_adopted(self) -> dict[tuple[str, str], str]:
         return {
             place: id_ for id_, terminal in self._terminals.items() if (place := terminal.foreign_place) is not None
         }
@@ -310,14 +310,14 @@ def main(handle: int | None = None) -> int:
 
     *handle*: of its lock, if its starter has taken that.
     """
-    here = begin_process()
-    here.make()
-    lock = HostLock(here.tmux_host_lock, handle)
+    paths = begin_process()
+    paths.make()
+    lock = HostLock(paths.tmux_host_lock, handle)
     if not lock.acquire():
         return 0
     try:
         _raise_file_limit()
-        asyncio.run(_run_host(TmuxHost(here, load_or_default(here, log.warning))))
+        asyncio.run(_run_host(TmuxHost(paths, load_or_default(paths, log.warning))))
     finally:
         lock.let_go()
     return 0

@@ -107,11 +107,11 @@ class ScrolledOffLines:
     def since(self, shown: Iterable[str]) -> list[str]:
         """Return the lines that are gone now that *shown* is the screen, from its top."""
         before, self._shown = self._shown, tuple(shown)
-        there = {_normalise(line) for line in self._shown}
+        shown_lines = {_normalise(line) for line in self._shown}
         gone: list[str] = []
         for line in before:
             key = _normalise(line)
-            if key and key not in there and key not in self._returned:
+            if key and key not in shown_lines and key not in self._returned:
                 self._returned[key] = None
                 gone.append(line)
         while len(self._returned) > RECALLED:
@@ -268,14 +268,14 @@ class Recorder(PaneListener):
         is_gap = place is None and bool(self._seen)
         try:
             if fresh:
-                self._record.append(_hidden(fresh), time.time(), gap=is_gap)
+                self._record.append(_redact_lines(fresh), time.time(), gap=is_gap)
                 before = [] if is_gap or self._are_hidden else self._seen  # as printed, if that is known
                 self._seen, self._are_hidden = [*before, *fresh][-SEEN:], False
             vanished = self._vanished.since(shown if history.facts.alternate else ())
             if vanished:
-                self._record.append(_hidden(vanished), time.time())
+                self._record.append(_redact_lines(vanished), time.time())
             if tuple(shown) != self._screen or fresh or vanished:
-                self._record.show(_hidden(shown), time.time())
+                self._record.show(_redact_lines(shown), time.time())
                 self._screen = tuple(shown)
             self._trouble = ""
         except OSError as error:
@@ -294,6 +294,6 @@ def _lines(history: PaneHistory) -> list[str]:
     return keyless([plain(line) if line else "" for line in history.lines])
 
 
-def _hidden(lines: Sequence[str]) -> list[str]:
+def _redact_lines(lines: Sequence[str]) -> list[str]:
     """Return *lines* without secrets, also without those that span several."""
     return hidden("\n".join(lines)).split("\n") if lines else []

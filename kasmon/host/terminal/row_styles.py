@@ -122,7 +122,7 @@ def placed(text: str, joins: bool = False) -> str:
     """Return a pane's *text*, sanitized and of the same width everywhere; *joins* for a tmux since 3.4."""
     if not _UNPLAIN.search(text):
         return text
-    return "".join(_fitted(cell, width) for cell, width in _with_flags(cells(text, joins)))
+    return "".join(_fit(cell, width) for cell, width in _with_flags(cells(text, joins)))
 
 
 def cells(text: str, joins: bool = False) -> Iterator[tuple[str, int]]:
@@ -187,7 +187,7 @@ def _width(character: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _fitted(cell: str, width: int) -> str:
+def _fit(cell: str, width: int) -> str:
     """Return as much of *cell* as has exactly *width* cells everywhere; U+FFFD if nothing has."""
     from wcwidth import wcswidth  # only for unusual characters
 

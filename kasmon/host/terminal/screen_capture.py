@@ -62,15 +62,15 @@ class EscapeScanner:
         return clips
 
 
-def _read(said: bytes | None) -> ClipboardText | None:
-    """Return the text in *said*, `c;` and Base64; None for a query, an empty text, or no text."""
-    if said is None:
+def _read(payload: bytes | None) -> ClipboardText | None:
+    """Return the text in *payload*, `c;` and Base64; None for a query, an empty text, or no text."""
+    if payload is None:
         return ClipboardText(None)
-    selection = _SELECTION.match(said)
+    selection = _SELECTION.match(payload)
     if selection is None:
         return None
     try:
-        text = outgoing(base64.b64decode(said[selection.end() :], validate=True).decode("utf-8", "replace"))
+        text = outgoing(base64.b64decode(payload[selection.end() :], validate=True).decode("utf-8", "replace"))
     except (binascii.Error, ValueError):
         return None
     if len(text.encode()) > CLIPBOARD_BYTES:

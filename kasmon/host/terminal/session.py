@@ -138,8 +138,8 @@ class TerminalSession:
         try:
             if self._runner is not None:
                 await self._runner.wait_for_end()
-            here, backend, session = self._paths, self.backend, self.session
-            runner = await TerminalAgentRunner.start(here, backend, session, variables, again=again, on_cut=self.reach)
+            paths, backend, session = self._paths, self.backend, self.session
+            runner = await TerminalAgentRunner.start(paths, backend, session, variables, again=again, on_cut=self.reach)
             self._set_runner(runner, is_new=True)
         except BaseException:
             if self._has_lost_pane:

@@ -113,9 +113,9 @@ def find_background(target: str, among: Sequence[BackgroundSession]) -> Backgrou
             hint=f"Use {found[0].id} or {found[1].id}.",
         )
     if not found:
-        there = ", ".join(one.id for one in among) or "none"
+        ids = ", ".join(one.id for one in among) or "none"
         raise NotFoundError(
             f"Claude Code has no background session {target!r}.",
-            hint=f"It has: {there}. `kasmon ls --background` lists them.",
+            hint=f"It has: {ids}. `kasmon ls --background` lists them.",
         )
     return found[0]

@@ -69,17 +69,17 @@ def find_pane(target: str, among: Sequence[AdoptablePane]) -> AdoptablePane:
             hint=(f"Use {found[0].pane} or {found[1].pane}."),
         )
     if not found:
-        there = ", ".join(dict.fromkeys(clean_line(one.session) for one in among)) or "none"
+        names = ", ".join(dict.fromkeys(clean_line(one.session) for one in among)) or "none"
         raise NotFoundError(
             f"there is no pane {target!r} in this tmux.",
-            hint=f"Its sessions: {there}. `kasmon ls --tmux` lists the panes.",
+            hint=f"Its sessions: {names}. `kasmon ls --tmux` lists the panes.",
         )
     return found[0]
 
 
 def default_socket(variables: Mapping[str, str], uid: int, own: Path) -> Path:
     """Return the socket of the user's own tmux: the server this runs in, else the default; never kasmon's *own*."""
-    inside = variables.get("TMUX", "").rpartition(",")[0].rpartition(",")[0]
-    if inside and Path(inside) != own:
-        return Path(inside)
+    socket = variables.get("TMUX", "").rpartition(",")[0].rpartition(",")[0]
+    if socket and Path(socket) != own:
+        return Path(socket)
     return Path(variables.get("TMUX_TMPDIR") or "/tmp") / f"tmux-{uid}" / "default"

@@ -79,7 +79,7 @@ def uses(budgets: Sequence[Budget], sessions: Iterable[Session], now: float) -> 
             subject = {"session": str(session.id), "plan": session.plan or "", "day": ""}[budget.scope]
             if budget.scope == "plan" and not subject:
                 continue
-            spent[subject] = spent.get(subject, 0.0) + _spent(budget, session, now)
+            spent[subject] = spent.get(subject, 0.0) + _sum_use(budget, session, now)
         found += [BudgetUse(budget=budget, subject=subject, spent=amount) for subject, amount in spent.items()]
     return sorted((use for use in found if use.spent), key=lambda use: (-use.share, use.budget.scope, use.subject))
 
@@ -90,7 +90,7 @@ def of_session(all_uses: Iterable[BudgetUse], session: Session) -> list[BudgetUs
     return [use for use in all_uses if subjects[use.budget.scope] == use.subject]
 
 
-def _spent(budget: Budget, session: Session, now: float) -> float:
+def _sum_use(budget: Budget, session: Session, now: float) -> float:
     tokens = session.tokens.used or 0 if session.tokens is not None else 0
     total = session.cost_usd or 0.0 if budget.is_money else float(tokens)
     if budget.scope != "day":

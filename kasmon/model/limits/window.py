@@ -45,7 +45,7 @@ def merge_windows(before: Sequence[LimitWindow], reported: Iterable[LimitWindow]
     """Return *before* with the *reported* windows; of two with one name the later report counts."""
     merged = {window.name: window for window in before}
     for window in reported:
-        if (there := merged.get(window.name)) is None or there.at <= window.at:
+        if (earlier := merged.get(window.name)) is None or earlier.at <= window.at:
             merged[window.name] = window
     return tuple(merged.values())
 

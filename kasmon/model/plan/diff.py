@@ -34,7 +34,7 @@ def changes(old: Plan, new: Plan, run: PlanRun) -> PlanDiff:
             if begun:
                 refused.append(f"task {id_!r} has started, but the file no longer contains it")
             continue
-        differing = _differing(task, after[id_])
+        differing = _list_differences(task, after[id_])
         lines += [f"~ task {id_}: {field}: {was!r} -> {now!r}" for field, was, now in differing]
         if begun and (fixed := [field for field, _, _ in differing] or _list_inherited(old, task, new, after[id_])):
             refused.append(f"task {id_!r} has started, so its {', '.join(fixed)} cannot be changed")
@@ -54,7 +54,7 @@ def _list_inherited(old: Plan, was: Task, new: Plan, now: Task) -> list[str]:
     return [field for field, (before, after) in given.items() if before != after]
 
 
-def _differing(was: Task, now: Task) -> list[tuple[str, object, object]]:
+def _list_differences(was: Task, now: Task) -> list[tuple[str, object, object]]:
     return [
         (field, getattr(was, field), getattr(now, field))
         for field in was.__struct_fields__

@@ -50,7 +50,7 @@ def text(plan: Plan, states: Mapping[str, str] | None = None, *, utf8: bool = Tr
         utf8: False draws with ASCII alone.
     """
     lines = [f"{plan.name}: {count_text(len(plan.tasks), 'task')} in {count_text(plan.waves, 'wave')}"]
-    lines += [f"{what}: {said}" for what, said in (("goal", plan.goal), ("architecture", plan.architecture)) if said]
+    lines += [f"{what}: {value}" for what, value in (("goal", plan.goal), ("architecture", plan.architecture)) if value]
     for drawn in graph(plan):
         rails = drawn.rails
         if drawn.task is None:
@@ -63,7 +63,7 @@ def text(plan: Plan, states: Mapping[str, str] | None = None, *, utf8: bool = Tr
 def label(task: Task, plan: Plan, state: str = "") -> str:
     """Return the text behind a task's rails."""
     name = task.id if task.id == str(task.number) else f"{task.number} {task.id}"
-    words = [name, task.title if task.title != task.id else ""]
+    label_parts = [name, task.title if task.title != task.id else ""]
     agent = task.agent or ("shell" if task.run else plan.agent)
     wanted = machine_requirement(plan, task)
     notes = [
@@ -74,7 +74,7 @@ def label(task: Task, plan: Plan, state: str = "") -> str:
         f"continues from {task.inherits}" if task.inherits else "",
         "has a check" if task.check else "",
     ]
-    return "  ".join(" ".join(part for part in parts if part) for parts in (words, notes) if any(parts))
+    return "  ".join(" ".join(part for part in parts if part) for parts in (label_parts, notes) if any(parts))
 
 
 def _row(task: Task, rails: list[str | None], waiting: dict[str, int]) -> str:
@@ -93,7 +93,7 @@ def _row(task: Task, rails: list[str | None], waiting: dict[str, int]) -> str:
         node = rails.index(None)
     else:
         node = len(rails)
-    row = _drawn(rails, node, needed, ending)
+    row = _render_line(rails, node, needed, ending)
     for index in ending:
         rails[index] = None
     if waiting[task.id] and node < MOST_RAILS:
@@ -104,22 +104,22 @@ def _row(task: Task, rails: list[str | None], waiting: dict[str, int]) -> str:
     return row
 
 
-def _drawn(rails: Sequence[str | None], node: int, needed: Sequence[int], ending: set[int]) -> str:
+def _render_line(rails: Sequence[str | None], node: int, needed: Sequence[int], ending: set[int]) -> str:
     touched = [node, *needed]
     first, last = min(touched), max(touched)
     cells = []
     for index in range(max(len(rails), node + 1)):
         is_held = index < len(rails) and rails[index] is not None
-        inside = first < index < last
+        is_between = first < index < last
         if index == node:
             cell = NODE
         elif index in needed and index in ending:
-            cell = "┴" if inside else "╯" if index == last else "╰"
+            cell = "┴" if is_between else "╯" if index == last else "╰"
         elif index in needed:
-            cell = "┼" if inside else "┤" if index == last else "├"
+            cell = "┼" if is_between else "┤" if index == last else "├"
         elif is_held:
-            cell = "┼" if inside else "│"
+            cell = "┼" if is_between else "│"
         else:
-            cell = "─" if inside else " "
+            cell = "─" if is_between else " "
         cells.append(cell + ("─" if first <= index < last else " "))
     return "".join(cells).rstrip()

@@ -135,8 +135,8 @@ def _score(offer: MachineOffer, use: MachineUse) -> float:
 
 
 def _describe(offer: MachineOffer, use: MachineUse) -> str:
-    words = [f"{offer.slots - use.total} of {count_text(offer.slots, 'slot')} free"]
-    words += ["has the repository"] if offer.has_repository else []
-    words += [f"load {offer.load:.1f}"]
-    words += [f"{offer.memory_mb / 1024:.1f} GB of memory free"] if offer.memory_mb is not None else []
-    return ", ".join(words)
+    facts = [f"{offer.slots - use.total} of {count_text(offer.slots, 'slot')} free"]
+    facts += ["has the repository"] if offer.has_repository else []
+    facts += [f"load {offer.load:.1f}"]
+    facts += [f"{offer.memory_mb / 1024:.1f} GB of memory free"] if offer.memory_mb is not None else []
+    return ", ".join(facts)

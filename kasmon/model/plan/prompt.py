@@ -31,9 +31,9 @@ def prompt(
     peers = len(plan.wave(task.wave))
     head = [f"# {plan.name}"]
     head += [
-        f"{what}: {said}"
-        for what, said in (("Goal", plan.goal), ("Architecture", plan.architecture), ("Tech stack", plan.tech_stack))
-        if said
+        f"{what}: {value}"
+        for what, value in (("Goal", plan.goal), ("Architecture", plan.architecture), ("Tech stack", plan.tech_stack))
+        if value
     ]
     parallel = {1: "", 2: " One other task runs in parallel."}.get(peers, f" {peers - 1} other tasks run in parallel.")
     place = f"This is task {task.number} of wave {task.wave}: {task.title}."

@@ -141,9 +141,9 @@ def next_steps(
             steps.append(FinishTask(task, run.of(task.id).attempt, False, why, is_lost=True))
         else:
             steps += _of_task(plan, run, task, sessions, now)
-    blocked = _blocked(plan, run)
+    blocked = _find_blocked(plan, run)
     running = [is_elsewhere(plan, task, run) for task in plan.tasks if counts_as_running(run, task)]
-    here, everywhere = running.count(False), len(running)
+    local, total = running.count(False), len(running)
     groups: dict[tuple[MachineRequirement, str], list[StartNextAttempt]] = {}
     spread, without_account = AccountSpread(plan, run, limits.accounts), list[Task]()
     for task in plan.tasks:
@@ -157,9 +157,9 @@ def next_steps(
             blocked[task.id] = limits.held
         elif (last := _find_previous_session(plan, run, task, sessions)) is not None:
             blocked[task.id] = f"its last attempt is stopping ({last.name})"
-        elif machine == LOCAL and here >= limit:
+        elif machine == LOCAL and local >= limit:
             blocked[task.id] = f"{limit} tasks are already running"
-        elif plan.limits_all and everywhere >= plan.limit:
+        elif plan.limits_all and total >= plan.limit:
             blocked[task.id] = f"{plan.limit} tasks are already running"
         elif wanted is None or machine:
             choice = spread.choose(task) if machine == LOCAL else OWN_LOGIN
@@ -168,7 +168,7 @@ def next_steps(
                 without_account.append(task)
                 continue
             steps.append(StartNextAttempt(task, at.attempt + 1, choice))
-            here, everywhere = here + (machine == LOCAL), everywhere + 1
+            local, total = local + (machine == LOCAL), total + 1
         else:
             groups.setdefault((wanted, agent_of(plan, task, at.agent)), []).append(
                 StartNextAttempt(task, at.attempt + 1)
@@ -181,7 +181,7 @@ def next_steps(
     held = limits.held if limits.held in blocked.values() else ""
     asks = _question(plan, run, sessions, now, held) if is_idle else ""
     if not any(limits.accounts.keys() & spread.find_candidates(task) for task in without_account) and not steps:
-        steps += filter(None, [_finished(plan, run, asks or next((blocked[task.id] for task in without_account), ""))])
+        steps += filter(None, [_finish(plan, run, asks or next((blocked[task.id] for task in without_account), ""))])
     if run.headless and (why := _explain_unplaced(run, steps, now)):
         steps = [FinishPlan("failed", why)]
     return NextSteps(tuple(steps), blocked, asks, held)
@@ -210,8 +210,8 @@ def _of_task(plan: Plan, run: PlanRun, task: Task, sessions: Mapping[str, Sessio
             return [FinishTask(task, at.attempt, False, "its session could not be created")]
         if session is None:
             return []
-        if (said := find_outcome(plan, task, session, at.prompts_since, now)) is not None:
-            return [ClaimTask(task, at.attempt, said)]
+        if (outcome := find_outcome(plan, task, session, at.prompts_since, now)) is not None:
+            return [ClaimTask(task, at.attempt, outcome)]
         if run.headless and session.state is SessionState.LOST and now - session.since > LOST_S:
             return [FinishTask(task, at.attempt, False, f"its agent is lost for {LOST_S:g} s")]
         if run.headless and _has_no_host(session) and now - session.since > LOST_S:
@@ -285,18 +285,18 @@ def counts_as_running(run: PlanRun, task: Task) -> bool:
     return at.state is T.RUNNING or (at.state is T.CLAIMED and bool(task.check))
 
 
-def _blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
+def _find_blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
     """Return task -> what it waits for, for the tasks that may not start yet."""
     open_wave = _open_wave(plan, run)
 
     def is_ready(other: Task) -> bool:
-        return _may_begin(run, other) and not _missing(run, other) and other.wave <= open_wave
+        return _may_begin(run, other) and not _list_missing(run, other) and other.wave <= open_wave
 
     blocked = {}
     for task in plan.tasks:
         if not _may_begin(run, task):
             continue
-        if missing := _missing(run, task):
+        if missing := _list_missing(run, task):
             blocked[task.id] = f"blocked by {', '.join(missing)}"
         elif task.wave > open_wave:
             blocked[task.id] = f"blocked by wave {task.wave - 1}"
@@ -305,7 +305,7 @@ def _blocked(plan: Plan, run: PlanRun) -> dict[str, str]:
     return blocked
 
 
-def _missing(run: PlanRun, task: Task) -> list[str]:
+def _list_missing(run: PlanRun, task: Task) -> list[str]:
     return [need for need in named_needs(task) if run.of(need).state not in SETTLED]
 
 
@@ -360,7 +360,7 @@ def _tasks(ids: list[str]) -> str:
     return f"task {ids[0]}" if len(ids) == 1 else f"tasks {', '.join(ids)}"
 
 
-def _finished(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
+def _finish(plan: Plan, run: PlanRun, request: str) -> FinishPlan | None:
     ids = [task.id for task in plan.tasks]
     states = [run.of(id_).state for id_ in ids]
     if all(state in SETTLED for state in states):

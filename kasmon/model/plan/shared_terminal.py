@@ -18,11 +18,11 @@ def terminal_of(plan: Plan, run: PlanRun, task: Task) -> str:
 
     Only shell commands continue, after other commands. A skipped one is replaced by its predecessor.
     """
-    here = task
-    while here.run and here.inherits and not run.of(here.id).agent:
-        here = plan.task(here.inherits)
-        at = run.of(here.id)
-        if not here.run or at.agent:
+    ancestor = task
+    while ancestor.run and ancestor.inherits and not run.of(ancestor.id).agent:
+        ancestor = plan.task(ancestor.inherits)
+        at = run.of(ancestor.id)
+        if not ancestor.run or at.agent:
             return ""
         if at.state is not T.SKIPPED:
             return at.session

@@ -185,8 +185,8 @@ class _Table:
                 self.add_fault(key, f"{whose} has no key {key!r}; the keys are {', '.join(keys)}")
             elif not _fits(value, keys[key]):
                 wanted = keys[key]
-                words = " or ".join(wanted) if isinstance(wanted, tuple) else _KINDS[wanted]
-                self.add_fault(key, f"{key} of {whose} is {value!r}; it must be {words}")
+                kinds = " or ".join(wanted) if isinstance(wanted, tuple) else _KINDS[wanted]
+                self.add_fault(key, f"{key} of {whose} is {value!r}; it must be {kinds}")
 
     def add_fault(self, key: str, why: str) -> None:
         self._faults.append(PlanFault(line=self.line_of(key), why=why))

@@ -35,9 +35,9 @@ def validate(draft: PlanDraft, agents: Sequence[str] | None = None) -> tuple[Pla
         faults.append(PlanFault(line=0, why="it has no task"))
     known = {task.id: task for task in tasks}
     if circle := _circle(known):
-        words = " -> ".join(repr(id_) for id_ in circle)
+        cycle = " -> ".join(repr(id_) for id_ in circle)
         first = known[circle[0]]
-        faults.append(_fault(first, _field_of_need(first, circle[1]), f"waits for itself: {words}"))
+        faults.append(_fault(first, _field_of_need(first, circle[1]), f"waits for itself: {cycle}"))
     if not missing and not circle:  # a task's machine is that of the one it inherits from
         faults += [*_machines(draft.plan), *_accounts(draft.plan)]
     gives_waves = any(task.wave for task in tasks)

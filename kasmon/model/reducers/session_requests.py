@@ -30,19 +30,19 @@ def apply_answer(session: Session, event: RequestAnswered) -> Session:
         at=event.at,
         who=event.who,
         rule=event.rule,
-        diff=_beginning(event.diff),
+        diff=_cut_diff(event.diff),
     )
-    return _closed(session, closed)
+    return _close(session, closed)
 
 
-def _beginning(diff: str) -> str:
+def _cut_diff(diff: str) -> str:
     """Return *diff*, truncated for the session; its event has all of it."""
     return diff if len(diff) <= KEPT_DIFF else f"{diff[:KEPT_DIFF]}\n… {len(diff) - KEPT_DIFF:,} more characters"
 
 
 def withdraw(session: Session, request: RequestId, why: str, at: float) -> Session:
     """Return *session* with *request* closed unanswered: *why*, and *at* in seconds since the epoch."""
-    return _closed(session, ClosedRequest(id=request, decision=None, by=why, at=at))
+    return _close(session, ClosedRequest(id=request, decision=None, by=why, at=at))
 
 
 def withdraw_all(session: Session, why: str, at: float, *, spares_hosts: bool = False) -> Session:
@@ -63,7 +63,7 @@ def set_aside(session: Session, request: RequestId) -> Session:
     return msgspec.structs.replace(session, requests=asks)
 
 
-def _closed(session: Session, closed: ClosedRequest) -> Session:
+def _close(session: Session, closed: ClosedRequest) -> Session:
     """Return *session* with the request closed; a request that is not open changes nothing."""
     if session.open_request(closed.id) is None:
         return session

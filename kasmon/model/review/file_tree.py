@@ -56,14 +56,14 @@ def _add(
             rows.append(TreeRow(depth, "/".join(parts[prefix:]), change.added, change.removed, file))
             at = end
             continue
-        shared = _shared(group, prefix)
+        shared = _count_shared(group, prefix)
         added, removed = (sum(getattr(files[each], field) for _, each in group) for field in ("added", "removed"))
         rows.append(TreeRow(depth, "/".join(parts[prefix:shared]) + "/", added, removed))
         _add(rows, files, group, shared, depth + 1)
         at = end
 
 
-def _shared(entries: Sequence[tuple[tuple[str, ...], int]], prefix: int) -> int:
+def _count_shared(entries: Sequence[tuple[tuple[str, ...], int]], prefix: int) -> int:
     """Return how many parts of their folders all *entries* share."""
     first, last = entries[0][0], entries[-1][0]
     count = prefix + 1

@@ -115,7 +115,7 @@ def _find_similar(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int
         return []
     if len(old) * len(new) > MOST_COMPARED:
         return list(zip(range(len(old)), range(len(new)), strict=False))
-    before, after = ([_words(line) for line in lines] for lines in (old, new))
+    before, after = ([_split_words(line) for line in lines] for lines in (old, new))
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
     """The highest sum of similarities from these two lines on."""
     alike = [[_similarity(one, other) for other in after] for one in before]
@@ -136,7 +136,7 @@ def _find_similar(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int
     return found
 
 
-def _words(line: str) -> set[str]:
+def _split_words(line: str) -> set[str]:
     return set(_NAME.findall(line[:LONGEST_LINE])) or {line.strip()}
 
 

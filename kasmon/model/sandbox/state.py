@@ -115,7 +115,7 @@ def apply_sandbox_event(current: SandboxState | None, event: events.Event) -> Sa
     """Return *current* after *event*; None while the session has no sandbox. Pure."""
     match event:
         case events.SandboxPhaseChanged():
-            return _moved(current or SandboxState(), event)
+            return _apply_phase(current or SandboxState(), event)
         case events.ConfinementSeen():
             seen = Confinement(ok=event.ok, mismatches=event.mismatches, at=event.at)
             lives = current or SandboxState(tier=event.tier, born_at=event.at, used_at=event.at)
@@ -131,7 +131,7 @@ def apply_sandbox_event(current: SandboxState | None, event: events.Event) -> Sa
                 current, phase=SandboxPhase.EXPIRED, is_intended=False, runtime=None, held=False
             )
         case events.Checkpointed() if current is not None:
-            return _checkpointed(current, event)
+            return _add_checkpoint(current, event)
         case events.SandboxMeasured() if current is not None:
             return msgspec.structs.replace(current, usage=msgspec.convert(event, SandboxUsage, from_attributes=True))
         case events.TurnStarted() if current is not None:
@@ -175,7 +175,7 @@ def is_news(current: SandboxUsage | None, event: events.SandboxMeasured) -> bool
     return any(abs(now - before) * 20 > (allowed or before or 1) for before, now, allowed in figures)
 
 
-def _moved(current: SandboxState, event: events.SandboxPhaseChanged) -> SandboxState:
+def _apply_phase(current: SandboxState, event: events.SandboxPhaseChanged) -> SandboxState:
     is_intended = event.step == "intended"
     is_over = event.phase is SandboxPhase.EXPIRED and not is_intended
     is_new = event.generation > current.generation
@@ -206,7 +206,7 @@ def _moved(current: SandboxState, event: events.SandboxPhaseChanged) -> SandboxS
     )
 
 
-def _checkpointed(current: SandboxState, event: events.Checkpointed) -> SandboxState:
+def _add_checkpoint(current: SandboxState, event: events.Checkpointed) -> SandboxState:
     kept = CheckpointSummary(
         id=event.checkpoint,
         turn=event.turn,

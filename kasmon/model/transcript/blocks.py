@@ -42,12 +42,12 @@ def _sandbox(
         case events.ConfinementSeen(ok=True):
             return []
         case events.ConfinementSeen():
-            told = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
-            return _marked("✗ ", f"confinement not verified: {told}", Token.ERROR, style)
+            reasons = ", ".join(map(clean_line, event.mismatches)) or "reason unknown"
+            return _render_marked("✗ ", f"confinement not verified: {reasons}", Token.ERROR, style)
         case events.Checkpointed():
             lost = _names(event.lost)
             text = f"checkpoint {clean_line(event.checkpoint)}" + (f" · not saved: {lost}" if lost else "")
-            return _marked("◇ ", text, Token.FAINT, style)
+            return _render_marked("◇ ", text, Token.FAINT, style)
     if event.step == "intended" or (event.phase not in WORDS and not event.lost):
         return []
     word = (
@@ -58,8 +58,8 @@ def _sandbox(
     if event.phase is SandboxPhase.RUNNING and not (event.why or event.lost):
         return []
     text = f"{word}: {clean_line(event.why)}" if event.why else word
-    rows = _marked("▣ ", text, Token.SESSION, style)
-    return rows + (_marked("! ", clean_line(event.lost), Token.WARNING, style) if event.lost else [])
+    rows = _render_marked("▣ ", text, Token.SESSION, style)
+    return rows + (_render_marked("! ", clean_line(event.lost), Token.WARNING, style) if event.lost else [])
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -98,22 +98,22 @@ class Block(msgspec.Struct, frozen=True):
 def draw(block: Block, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of *block*; none for events that only programs need. A sub-agent's rows are indented."""
     if isinstance(block.event, events.EntryImported):
-        return _imported(block.event, block, style)
+        return _render_imported(block.event, block, style)
     depth = min(block.depth, DEEPEST)
     if not depth:
-        return _drawn(block, style)
+        return _render(block, style)
     margin: Margin = ((STEP * depth, Token.FAINT),) if style.width - len(STEP) * depth >= NARROW else ()
     inner = msgspec.structs.replace(style, width=style.width - len(STEP) * depth if margin else style.width)
     whose = wrap([(f"within {block.within}", Token.FAINT)], inner.width) if block.within else []
-    rows = _drawn(block, inner)
+    rows = _render(block, inner)
     rows = [*rows[:1], *whose, *rows[1:]] if rows[:1] == [BLANK] else [*whose, *rows]
     return [msgspec.structs.replace(row, spans=(*margin, *row.spans)) for row in rows]
 
 
-def _imported(imported: events.EntryImported, block: Block, style: TranscriptStyle) -> list[TextLine]:
+def _render_imported(imported: events.EntryImported, block: Block, style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of an imported entry, each with a mark; a prompt shows its source and time."""
     inner = msgspec.structs.replace(style, width=style.width - len(IMPORTED)) if style.width >= NARROW else style
-    rows = _drawn(msgspec.structs.replace(block, event=imported.entry), inner)
+    rows = _render(msgspec.structs.replace(block, event=imported.entry), inner)
     if isinstance(imported.entry, events.TurnStarted):
         own = f"from {clean_line(imported.program)}'s own transcript"
         at = f"in the terminal at {clock(imported.entry.at, style.zone)}; " if imported.entry.at else ""
@@ -129,7 +129,7 @@ def _describe_settings(now: events.SettingsChanged) -> str:
     return " · ".join(clean_line(text) for text in (now.model, now.permission_mode, *switches) if text)
 
 
-def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
+def _render(block: Block, style: TranscriptStyle) -> list[TextLine]:
     match block.event:
         case events.TurnStarted() as turn:
             return _prompt(turn, images_of(block), style)
@@ -140,7 +140,7 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.ThoughtWritten() as thought:
             return [BLANK, *fold_text(thought.text, "✻", Token.THOUGHT, style)]
         case events.PartialTextWritten() as part:
-            rows = _drawn(_whole_block(part.text, part.thinking, part.at), style)
+            rows = _render(_whole_block(part.text, part.thinking, part.at), style)
             return [*rows, *_row([("· truncated: the rest was not received", Token.FAINT)], style)]
         case events.ToolStarted() as run if run_blocks.code_of(run):
             return run_blocks.call(run, block.then, style)
@@ -158,15 +158,19 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.RequestAnswered() | events.RequestSetAside() | events.RequestWithdrawn():
             return request_blocks.answer(block.event, style)
         case events.UsageReported() as usage:
-            return _row([(f"· {_used(usage)}", Token.FAINT)], style)
+            return _row([(f"· {_describe_use(usage)}", Token.FAINT)], style)
         case events.NoticeRaised() as notice:
             token = {"info": Token.NOTICE, "warning": Token.WARNING, "error": Token.ERROR}[notice.level]
             sign = {"info": "·", "warning": "!", "error": "✗"}[notice.level]
-            return _marked(f"{sign} ", clean_block(notice.text), token, style)
+            return _render_marked(f"{sign} ", clean_block(notice.text), token, style)
         case events.UnknownMessageSeen() as foreign:
             return _row([(f"· {clean_line(foreign.what)}: unknown to this version of kasmon", Token.FAINT)], style)
         case events.SettingsChanged() as now:
-            return _row([(f"· now {told}", Token.FAINT)], style) if (told := _describe_settings(now)) else []
+            return (
+                _row([(f"· now {settings_text}", Token.FAINT)], style)
+                if (settings_text := _describe_settings(now))
+                else []
+            )
         case events.LogInRequired() as required:
             return _row([(f"· requires a log-in: {clean_line(shlex.join(required.log_in.argv))}", Token.NOTICE)], style)
         case events.LimitReached() as limit:
@@ -177,9 +181,9 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
         case events.TurnEnded() as ended:
             return _turn_end(ended, block.then, style)
         case events.SessionStarted() as started:
-            return _started(started, style)
+            return _render_start(started, style)
         case events.SessionEnded() as ended_session:
-            return _ended(ended_session, style)
+            return _render_end(ended_session, style)
         case events.ConnectionLost() as lost:
             why = f": {clean_line(lost.why)}" if lost.why else ""
             return _row([(f"✗ lost the {lost.what}{why}", Token.ERROR)], style)
@@ -193,19 +197,19 @@ def _drawn(block: Block, style: TranscriptStyle) -> list[TextLine]:
             return _status_report(said_so, style)
         case events.FinishProposed() as proposed:
             before = f"· {_agent_of(proposed.name)} proposes to finish this session: "
-            return _marked(before, clean_block(proposed.text), Token.NOTICE, style)
+            return _render_marked(before, clean_block(proposed.text), Token.NOTICE, style)
         case events.AgentCommandReceived() as received:
             done = {"stop": "stopped this session", "interrupt": "interrupted the turn"}[received.command]
             return _row([(f"· {_agent_of(received.name)} {done}", Token.NOTICE)], style)
         case events.PeerMessageWritten(name=name, text=text):
-            return _marked(f"· to {clean_line(name)}: ", clean_block(text), Token.NOTICE, style)
+            return _render_marked(f"· to {clean_line(name)}: ", clean_block(text), Token.NOTICE, style)
         case events.ReceiptChanged() as moved if moved.receipt.state in FAILED_RECEIPTS:
             reason = f" · {clean_line(moved.receipt.reason)}" if moved.receipt.reason else ""
             prompt = f"! prompt {moved.receipt.state}: {clean_line(moved.receipt.text)}{reason}"
             return _row([(prompt, Token.WARNING)], style)
         case events.CommentWritten(comment=comment):
             where = f"· comment on {clean_line(comment.file)}:{comment.line}: "
-            return _marked(where, clean_block(comment.text), Token.NOTICE, style)
+            return _render_marked(where, clean_block(comment.text), Token.NOTICE, style)
         case events.CommentsSent() as sent:
             count = len(sent.comments)
             return _row([(f"· {count} {'comment' if count == 1 else 'comments'} sent", Token.NOTICE)], style)
@@ -241,14 +245,17 @@ def _steps(block: Block, style: TranscriptStyle) -> list[TextLine]:
         return []
     what = "step" if block.steps == 1 else "steps"
     last = f", last: {block.last}" if block.last and not style.opened else ""
-    told = f"{'▾' if style.opened else '▸'} {block.steps} {what}{last}"
-    return [TextLine(row.spans, fold=True) for row in wrap([(told, Token.FAINT)], style.width, UNDER, UNDER)][:1]
+    label = f"{'▾' if style.opened else '▸'} {block.steps} {what}{last}"
+    return [TextLine(row.spans, fold=True) for row in wrap([(label, Token.FAINT)], style.width, UNDER, UNDER)][:1]
 
 
-def _status_report(said: events.ContextReported, style: TranscriptStyle) -> list[TextLine]:
-    rows = _row([(f"· waits: {clean_line(said.waiting)}", Token.NOTICE)], style) if said.waiting else []
-    if said.done is not None:
-        rows = [*rows, *_row([(f"· done: {clean_line(said.done)}" if said.done else "· done", Token.NOTICE)], style)]
+def _status_report(report: events.ContextReported, style: TranscriptStyle) -> list[TextLine]:
+    rows = _row([(f"· waits: {clean_line(report.waiting)}", Token.NOTICE)], style) if report.waiting else []
+    if report.done is not None:
+        rows = [
+            *rows,
+            *_row([(f"· done: {clean_line(report.done)}" if report.done else "· done", Token.NOTICE)], style),
+        ]
     return rows
 
 
@@ -304,35 +311,35 @@ def _turn_end(ended: events.TurnEnded, then: Sequence[events.Event], style: Tran
     if began is not None and ended.at >= began:
         parts.append(duration(ended.at - began))
     if usage is not None:
-        parts.append(_used(usage))
-    told = wrap(
+        parts.append(_describe_use(usage))
+    lines = wrap(
         [(f"{' · '.join(parts)} ", Token.BOUNDARY)], style.width, (("── ", Token.BOUNDARY),), (("   ", Token.TEXT),)
     )
-    rows = _marked("✗ ", clean_block(ended.error), Token.ERROR, style) if ended.error else []
-    if len(told) == 1:
-        filling = "─" * max(0, style.width - cells(told[0].text))
-        told = [TextLine((*told[0].spans, (filling, Token.BOUNDARY)))]
-    return [BLANK, *rows, *told]
+    rows = _render_marked("✗ ", clean_block(ended.error), Token.ERROR, style) if ended.error else []
+    if len(lines) == 1:
+        filling = "─" * max(0, style.width - cells(lines[0].text))
+        lines = [TextLine((*lines[0].spans, (filling, Token.BOUNDARY)))]
+    return [BLANK, *rows, *lines]
 
 
-def _started(started: events.SessionStarted, style: TranscriptStyle) -> list[TextLine]:
+def _render_start(started: events.SessionStarted, style: TranscriptStyle) -> list[TextLine]:
     again = f" · start {started.generation}" if started.generation > 1 else ""
     parts = [clean_line(part) for part in (started.backend, started.model) if part]
-    told = " · ".join(["▶ session started" + again, *dict.fromkeys(parts), clock(started.at, style.zone, day=True)])
-    return _row([(told, Token.SESSION)], style)
+    label = " · ".join(["▶ session started" + again, *dict.fromkeys(parts), clock(started.at, style.zone, day=True)])
+    return _row([(label, Token.SESSION)], style)
 
 
-def _ended(ended: events.SessionEnded, style: TranscriptStyle) -> list[TextLine]:
+def _render_end(ended: events.SessionEnded, style: TranscriptStyle) -> list[TextLine]:
     bad = ended.signal is not None or ended.exit_code != 0
     if ended.signal is not None:
-        told = f"killed by {clean_line(ended.signal)}"
+        outcome = f"killed by {clean_line(ended.signal)}"
     elif ended.exit_code is not None:
-        told = f"ended with exit code {ended.exit_code}"
+        outcome = f"ended with exit code {ended.exit_code}"
     else:
-        told = "ended; exit status unknown"
+        outcome = "ended; exit status unknown"
     why = f" · {clean_line(ended.why)}" if ended.why else ""
     token = Token.ERROR if bad and ended.why != "stopped" else Token.SESSION
-    return [BLANK, *_row([(f"■ {told}{why} · {clock(ended.at, style.zone)}", token)], style)]
+    return [BLANK, *_row([(f"■ {outcome}{why} · {clock(ended.at, style.zone)}", token)], style)]
 
 
 def _agent_of(name: str) -> str:
@@ -344,12 +351,12 @@ def _row(spans: Sequence[Span], style: TranscriptStyle) -> list[TextLine]:
     return wrap(spans, style.width)
 
 
-def _marked(sign: str, text: str, token: Token, style: TranscriptStyle) -> list[TextLine]:
+def _render_marked(sign: str, text: str, token: Token, style: TranscriptStyle) -> list[TextLine]:
     """Return *text*, which may hold line breaks, behind *sign*, both as *token*."""
     return wrap_paragraphs([(text, token)], style.width, ((sign, token),))
 
 
-def _used(usage: events.UsageReported) -> str:
+def _describe_use(usage: events.UsageReported) -> str:
     """Return the figures that its agent reports; one that is 0 is not reported."""
     counted = f"{compact(usage.input)} in, {compact(usage.output)} out" if usage.input or usage.output else ""
     window = f"context {100 * usage.context // usage.limit} %" if usage.limit else ""
@@ -360,8 +367,8 @@ def _used(usage: events.UsageReported) -> str:
 def fold_text(text: str, sign: str, token: Token, style: TranscriptStyle) -> list[TextLine]:
     """Return *text* behind *sign*, both as *token*; a long one truncated, with the amount that is hidden."""
     whole = clean_block(text).rstrip()
-    shown = _beginning(whole) if style.fold else whole
-    rows = _marked(f"{sign} ", shown, token, style)
+    shown = _cut_text(whole) if style.fold else whole
+    rows = _render_marked(f"{sign} ", shown, token, style)
     rest = whole[len(shown) :].strip()
     if "\n" in rest:
         rows += hidden(rest.count("\n") + 1, "more lines", style, INDENT)
@@ -373,10 +380,10 @@ def fold_text(text: str, sign: str, token: Token, style: TranscriptStyle) -> lis
 def folds_text(text: str) -> bool:
     """Whether folding hides a part of it."""
     whole = clean_block(text).rstrip()
-    return len(_beginning(whole)) < len(whole)
+    return len(_cut_text(whole)) < len(whole)
 
 
-def _beginning(text: str) -> str:
+def _cut_text(text: str) -> str:
     """Return the beginning of a long *text*, up to the end of a word; all of it if little would be hidden."""
     lines = text.split("\n")
     short = text if len(lines) <= FOLD_LINES + 1 else "\n".join(lines[:FOLD_LINES])

@@ -44,8 +44,8 @@ def export_header(session: Session, zone: tzinfo | None = None) -> str:
         "machine": session.machine,
         "began": clock(session.created_at, zone, day=True) if session.created_at else "",
     }
-    told = "".join(f"- {name}: {inline(value)}\n" for name, value in facts.items() if value)
-    return f"# {inline(session.name or session.id)}\n\n{told}"
+    fact_lines = "".join(f"- {name}: {inline(value)}\n" for name, value in facts.items() if value)
+    return f"# {inline(session.name or session.id)}\n\n{fact_lines}"
 
 
 def turn_events(events: Iterable[Event], turn: int) -> list[Event]:

@@ -246,11 +246,11 @@ class Transcript:
 
     def _add_placed(self, event: PlacedEvent, place: tuple[str, str] | None = None) -> None:
         """Add the block of *event*; a sub-agent's block also counts as a step of its call."""
-        block = self._placed(event)
+        block = self._find_block(event)
         if block.caller >= 0:
-            told = f"{event.tool} {event.title}" if isinstance(event, events.ToolStarted) else event.text[: 2 * TITLE]
+            text = f"{event.tool} {event.title}" if isinstance(event, events.ToolStarted) else event.text[: 2 * TITLE]
             caller = self.blocks[block.caller]
-            last = Clean(clean_line(told).strip()[:TITLE])
+            last = Clean(clean_line(text).strip()[:TITLE])
             self._replace(block.caller, msgspec.structs.replace(caller, steps=caller.steps + 1, last=last))
             self._callers[event.within].append(len(self.blocks))
         self._append(block, place)
@@ -268,7 +268,7 @@ class Transcript:
         elif event.state != "running":
             self._append(Block(event))
 
-    def _placed(self, event: PlacedEvent) -> Block:
+    def _find_block(self, event: PlacedEvent) -> Block:
         """Return the block of *event*, nested under its sub-agent."""
         if not event.within:
             return Block(event)
@@ -319,9 +319,9 @@ class Transcript:
         self.opened ^= {at}
         waiting = [at]
         while waiting:
-            here = waiting.pop()
-            self.replaced.append(here)
-            block = self.blocks[here]
+            index = waiting.pop()
+            self.replaced.append(index)
+            block = self.blocks[index]
             if block.steps and isinstance(block.event, events.ToolStarted):
                 waiting += self._callers.get(block.event.call, ())
 

@@ -59,18 +59,18 @@ def answer(event: Event, style: TranscriptStyle) -> list[TextLine]:
     """Return the outcome of a request: answered, set aside or withdrawn; no lines for other events."""
     match event:
         case RequestAnswered(decision=Decision.CHOOSE):
-            told = f"chosen by {_describe_author(event)}: {', '.join(event.labels)}"
+            outcome = f"chosen by {_describe_author(event)}: {', '.join(event.labels)}"
         case RequestAnswered():
             reason = f": {event.reason}" if event.reason else ""
             made = f", by rule {event.rule} from now on" if event.rule and event.by != POLICY else ""
-            told = f"{TOLD[event.decision]} by {_describe_author(event)}{made}{reason}"
+            outcome = f"{TOLD[event.decision]} by {_describe_author(event)}{made}{reason}"
         case RequestSetAside():
-            told = "snoozed"
+            outcome = "snoozed"
         case RequestWithdrawn():
-            told = f"withdrawn: {event.why}" if event.why else "withdrawn"
+            outcome = f"withdrawn: {event.why}" if event.why else "withdrawn"
         case _:
             return []
-    rows = wrap([(clean_line(told), Token.ANSWER)], style.width, BELOW, UNDER)
+    rows = wrap([(clean_line(outcome), Token.ANSWER)], style.width, BELOW, UNDER)
     if isinstance(event, RequestAnswered) and event.diff:
         rows += diff.draw_diff(redact(event.diff)[0].split("\n"), style.width, UNDER)
     return rows

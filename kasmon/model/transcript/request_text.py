@@ -231,7 +231,7 @@ def note_of(request: Request, number: int, secret_values: Sequence[str]) -> str:
 def _markdown(text: str, secret_values: Sequence[str], width: int) -> Iterator[TextLine]:
     """Rendered Markdown with all of its words, and the marks of invisible characters highlighted."""
     for line in draw_markdown(redact(text, secret_values)[0], width, ()):
-        spans = [piece for said, token in line.spans for piece in marked(said, token)]
+        spans = [piece for span_text, token in line.spans for piece in marked(span_text, token)]
         yield msgspec.structs.replace(line, spans=tuple(spans))
 
 

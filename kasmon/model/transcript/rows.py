@@ -47,7 +47,7 @@ class TranscriptRows(Sequence[TextLine]):
         """The exact number of rows; measures every unmeasured block."""
         while not self.measure(1000):
             pass
-        return self._heights.measured + len(self._written())
+        return self._heights.measured + len(self._render_streamed())
 
     @overload
     def __getitem__(self, at: int) -> TextLine: ...
@@ -72,17 +72,17 @@ class TranscriptRows(Sequence[TextLine]):
         """Yield every row from the beginning; draws block after block and caches none."""
         for at in range(len(self._transcript.blocks)):
             yield from self._draw(at)
-        yield from self._written()
+        yield from self._render_streamed()
 
     def above_bottom(self, above: int, count: int) -> list[TextLine]:
         """Return the *count* rows that end *above* rows over the bottom, oldest first; fewer at the beginning."""
         self._follow()
-        written = self._written()
-        pieces = [_ending(written, above, count)]
+        written = self._render_streamed()
+        pieces = [_select_last(written, above, count)]
         missing, skipped = count - len(pieces[0]), max(0, above - len(written))
         while missing > 0 and (place := self._heights.find_position(skipped)) is not None:
             at, row = place
-            piece = _ending(self._block(at)[: row + 1], 0, missing)
+            piece = _select_last(self._block(at)[: row + 1], 0, missing)
             pieces.append(piece)
             missing, skipped = missing - len(piece), skipped + len(piece)
         return [row for piece in reversed(pieces) for row in piece]
@@ -119,14 +119,14 @@ class TranscriptRows(Sequence[TextLine]):
         missing, at = count - len(pieces[0]), place.block
         while missing > 0 and at > 0:
             at -= 1
-            pieces.append(_ending(self._rows_of(at), 0, missing))
+            pieces.append(_select_last(self._rows_of(at), 0, missing))
             missing -= len(pieces[-1])
         return [row for piece in reversed(pieces) for row in piece]
 
     def above(self, place: RowPosition) -> int:
         """Return approximately how many rows are below *place*; exact if all of them were drawn or measured."""
         self._follow()
-        written = len(self._written())
+        written = len(self._render_streamed())
         if place.block == len(self._transcript.blocks):
             return max(written - 1 - place.row, 0)
         return written + self._heights.below(place.block) + self._height_of(place.block) - 1 - place.row
@@ -134,7 +134,7 @@ class TranscriptRows(Sequence[TextLine]):
     def find_position(self, above: int) -> RowPosition | None:
         """Return the row exactly *above* rows over the last one; None if there is none."""
         self._follow()
-        written = len(self._written())
+        written = len(self._render_streamed())
         if above < written:
             return RowPosition(len(self._transcript.blocks), written - 1 - above)
         found = self._heights.find_position(above - written)
@@ -147,13 +147,13 @@ class TranscriptRows(Sequence[TextLine]):
     @property
     def measured(self) -> int:
         self._follow()
-        return self._heights.measured + len(self._written())
+        return self._heights.measured + len(self._render_streamed())
 
     @property
     def estimate(self) -> int:
         """The approximate number of rows; exact once everything is measured."""
         self._follow()
-        return self._heights.estimate + len(self._written())
+        return self._heights.estimate + len(self._render_streamed())
 
     def measure(self, blocks: int) -> bool:
         """Measure up to *blocks* further blocks, from the end to the beginning; return True when all are measured."""
@@ -168,17 +168,17 @@ class TranscriptRows(Sequence[TextLine]):
         self._followed = len(self._transcript.replaced)
         self._heights.follow(len(self._transcript.blocks))
 
-    def _written(self) -> list[TextLine]:
+    def _render_streamed(self) -> list[TextLine]:
         if self._live[0] != self._transcript.changes:
             self._live = (self._transcript.changes, self._transcript.written(self.width))
         return self._live[1]
 
     def _height_of(self, at: int) -> int:
         """Return how many rows block *at* has; behind the last one, those of the text that is being written."""
-        return len(self._written()) if at == len(self._transcript.blocks) else self._heights.of(at)
+        return len(self._render_streamed()) if at == len(self._transcript.blocks) else self._heights.of(at)
 
     def _rows_of(self, at: int) -> list[TextLine]:
-        return self._written() if at == len(self._transcript.blocks) else self._block(at)
+        return self._render_streamed() if at == len(self._transcript.blocks) else self._block(at)
 
     def _height(self, at: int) -> int:
         return len(self._kept[at]) if at in self._kept else len(self._draw(at, colours=False))
@@ -203,7 +203,7 @@ class TranscriptRows(Sequence[TextLine]):
         return rows[1:] if at == 0 and rows and not rows[0].spans else rows
 
 
-def _ending(rows: list[TextLine], above: int, count: int) -> list[TextLine]:
+def _select_last(rows: list[TextLine], above: int, count: int) -> list[TextLine]:
     """Return the *count* of *rows* that end *above* rows over their last; fewer at the beginning."""
     end = max(0, len(rows) - above)
     return rows[max(0, end - max(0, count)) : end]

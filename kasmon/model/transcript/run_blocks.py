@@ -47,12 +47,12 @@ def codes(blocks: "Iterable[Block]") -> list[str]:
 
 def call(event: ToolStarted, then: Sequence[Event], style: TranscriptStyle) -> list[TextLine]:
     """Return the rows of the run that *event* began, and of its result."""
-    finished, told = tool_blocks.ending(event, then), list[Span]()
+    finished, end_spans = tool_blocks.ending(event, then), list[Span]()
     sign: Span = (" …", Token.FAINT)
     if finished is not None:
         sign = (" ✓", Token.OK) if finished.ok else (" ✗", Token.FAILED)
-        told = [(f" {' · '.join(_ending(event, finished))}", Token.FAINT if finished.ok else Token.FAILED)]
-    head = [(clean_line(event.tool), Token.TOOL), sign, *told]
+        end_spans = [(f" {' · '.join(_describe_end(event, finished))}", Token.FAINT if finished.ok else Token.FAILED)]
+    head = [(clean_line(event.tool), Token.TOOL), sign, *end_spans]
     rows = [BLANK, *wrap(head, style.width, (("● ", sign[1]),), INDENT)]
     lines = _lines(event)
     most = FOLD_LINES if style.fold and len(lines) > FOLD_LINES + 1 else len(lines)
@@ -80,7 +80,7 @@ def _lines(event: ToolStarted) -> list[str]:
     return clean_block(code_of(event)).rstrip("\n").split("\n")
 
 
-def _ending(event: ToolStarted, finished: ToolFinished) -> list[str]:
+def _describe_end(event: ToolStarted, finished: ToolFinished) -> list[str]:
     code_words = [] if finished.exit_code is None or not finished.exit_code else [f"exit {finished.exit_code}"]
     took = finished.at - event.at
     return [*code_words, duration(took) if took >= 1 else f"{max(took, 0) * 1000:.0f} ms"]

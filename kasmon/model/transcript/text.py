@@ -128,7 +128,7 @@ def wrap(
     if width - margin < ROOM:
         spans, first, rest, margin = (*first, *spans), (), (), 0
     if any("\t" in text for text, _ in spans):
-        spans = _expanded(spans)
+        spans = _expand_tabs(spans)
     whole = "".join(text for text, _ in spans)
     pieces = _breaks(whole, width - margin, words)
     if len(pieces) == 1 and pieces[0] == (0, len(whole)):
@@ -164,7 +164,7 @@ def _is_blank(margin: Margin) -> bool:
     return not any(text.strip() for text, _ in margin)
 
 
-def _expanded(spans: Sequence[Span]) -> list[Span]:
+def _expand_tabs(spans: Sequence[Span]) -> list[Span]:
     """Return *spans* with spaces for tabs, at the tab stops of the whole text."""
     expanded: list[Span] = []
     so_far = ""
@@ -175,15 +175,15 @@ def _expanded(spans: Sequence[Span]) -> list[Span]:
     return expanded
 
 
-def _breaks(text: str, room: int, words: bool) -> list[tuple[int, int]]:
+def _breaks(text: str, max_cells: int, words: bool) -> list[tuple[int, int]]:
     """Return the start and end of each row of *text*; one empty row for no text."""
-    if text.isascii() and len(text) <= room:
+    if text.isascii() and len(text) <= max_cells:
         return [(0, len(text))]
     widths = None if text.isascii() else _widths(text)
     rows = []
     start = 0
     while start < len(text):
-        end = min(start + room, len(text)) if widths is None else _reach(text, widths, start, room)
+        end = min(start + max_cells, len(text)) if widths is None else _reach(text, widths, start, max_cells)
         behind = end
         if words and end < len(text):
             space = text.rfind(" ", start, end + 1)
@@ -196,9 +196,9 @@ def _breaks(text: str, room: int, words: bool) -> list[tuple[int, int]]:
     return rows or [(0, 0)]
 
 
-def _reach(text: str, widths: Sequence[int], start: int, room: int) -> int:
+def _reach(text: str, widths: Sequence[int], start: int, max_cells: int) -> int:
     """Return the end of the longest row from *start*; combined characters stay together if they fit into a row."""
-    end, left = start, room
+    end, left = start, max_cells
     while end < len(text) and widths[end] <= left:
         left -= widths[end]
         end += 1
@@ -216,7 +216,7 @@ def _widths(text: str) -> list[int]:
     for character in text:
         width = _known.get(character)
         if width is None:
-            width = _known[character] = _measured(character)
+            width = _known[character] = _measure(character)
         if character == WIDENER and before == 1:
             width = 1  # it requests the wide, coloured form of the character before it
         widths.append(width)
@@ -224,7 +224,7 @@ def _widths(text: str) -> list[int]:
     return widths
 
 
-def _measured(character: str) -> int:
+def _measure(character: str) -> int:
     from unicodedata import category  # only here: most text needs neither, and programs that show it start sooner
 
     from wcwidth import wcwidth

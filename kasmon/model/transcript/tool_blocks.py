@@ -138,7 +138,10 @@ def call(event: ToolStarted | ToolFinished, then: Sequence[Event], style: Transc
     task = next((each for each in reversed(then) if isinstance(each, SubtaskChanged)), None)
     if task is not None and task.state != "done":
         sign = SUBTASK_SIGNS[task.state]
-    about = [_used(task) if task is not None else "", _counted(finished, kind) if finished is not None else ""]
+    about = [
+        _describe_use(task) if task is not None else "",
+        _describe_result(finished, kind) if finished is not None else "",
+    ]
     facts: list[Span] = [(f" · {' · '.join(filter(None, about))}", Token.FAINT)] if any(about) else []
     rows = [BLANK, *_head(name, subject, sign, facts, style)]
     if finished is not None:
@@ -154,8 +157,8 @@ def _head(name: str, subject: str, sign: Span, facts: list[Span], style: Transcr
     """Return the call itself; a folded one is on one row."""
     mark, end = ("● ", sign[1]), [sign, *facts]
     if style.fold and len(subject) > ONE_LINE:
-        room = style.width - cells(f"● {name} ") - sum(cells(text) for text, _ in end) - 1
-        shown = wrap([(subject, Token.SUBJECT)], room, words=False) if room >= LEAST_TITLE else []
+        space = style.width - cells(f"● {name} ") - sum(cells(text) for text, _ in end) - 1
+        shown = wrap([(subject, Token.SUBJECT)], space, words=False) if space >= LEAST_TITLE else []
         if len(shown) > 1:
             cut = [(name, Token.TOOL), (" ", Token.SUBJECT), *shown[0].spans, ("…", Token.FAINT), *end]
             return [TextLine(row.spans, fold=True) for row in wrap(cut, style.width, (mark,), INDENT)]
@@ -165,7 +168,7 @@ def _head(name: str, subject: str, sign: Span, facts: list[Span], style: Transcr
     return wrap(head, style.width, (mark,), INDENT)
 
 
-def _counted(finished: ToolFinished, kind: ToolKind) -> str:
+def _describe_result(finished: ToolFinished, kind: ToolKind) -> str:
     """Return what a result comes to, by the kind of its tool; empty if its text says it."""
     if finished.diff:
         return diff.count_changes(clean_block(finished.diff).split("\n"))
@@ -188,13 +191,13 @@ SUBTASK_SIGNS: Final[dict[str, Span]] = {
 def subtask(task: SubtaskChanged, style: TranscriptStyle) -> list[TextLine]:
     """Return a sub-agent or a background command whose call is unknown."""
     sign = SUBTASK_SIGNS[task.state]
-    used: list[Span] = [(f" · {_used(task)}", Token.FAINT)] if _used(task) else []
+    used: list[Span] = [(f" · {_describe_use(task)}", Token.FAINT)] if _describe_use(task) else []
     head = [(clean_line(task.job), Token.TOOL), (f" {clean_line(task.title)}", Token.SUBJECT), sign, *used]
     rows = [BLANK, *wrap(head, style.width, (("● ", sign[1]),), INDENT)]
     return [*rows, *(result(ToolFinished(at=task.at, call="", output=task.output), style) if task.output else [])]
 
 
-def _used(task: SubtaskChanged) -> str:
+def _describe_use(task: SubtaskChanged) -> str:
     """Return the state of a task and what it has used, as far as it is known."""
     parts = (
         "in the background" if task.in_background and task.state == "running" else "",
@@ -247,8 +250,8 @@ def _is_shown_by_diff(finished: ToolFinished, kind: ToolKind) -> bool:
 
 def cut_off(blob: str, style: TranscriptStyle) -> list[TextLine]:
     """Return the row that names the blob with the full text."""
-    told = f"… truncated; the full text is stored as blob {clean_line(blob)[:12]}"
-    return wrap([(told, Token.FAINT)], style.width, UNDER, UNDER) if blob else []
+    note = f"… truncated; the full text is stored as blob {clean_line(blob)[:12]}"
+    return wrap([(note, Token.FAINT)], style.width, UNDER, UNDER) if blob else []
 
 
 def result(finished: ToolFinished, style: TranscriptStyle, kind: ToolKind = ToolKind.OTHER) -> list[TextLine]:
@@ -256,11 +259,11 @@ def result(finished: ToolFinished, style: TranscriptStyle, kind: ToolKind = Tool
     rows: list[TextLine] = []
     if finished.diff:
         lines = clean_block(finished.diff).removesuffix("\n").split("\n")
-        shown = _folded(len(lines), FOLD_DIFF_LINES, style)
+        shown = _count_folded(len(lines), FOLD_DIFF_LINES, style)
         rows += [*diff.draw_diff(lines[:shown], style.width, UNDER), *hidden(len(lines) - shown, "more lines", style)]
     if finished.output and not (style.fold and _is_shown_by_diff(finished, kind)):
         output = ansi_lines(finished.output, Token.OUTPUT if finished.ok else Token.FAILED)
-        shown = _folded(len(output), _most_lines(finished, kind), style)
+        shown = _count_folded(len(output), _most_lines(finished, kind), style)
         for number, line in enumerate(output[:shown]):
             beginning, cut = _short(line, style)
             rows += wrap(beginning, style.width, UNDER if number else BELOW, UNDER, words=False)
@@ -271,7 +274,7 @@ def result(finished: ToolFinished, style: TranscriptStyle, kind: ToolKind = Tool
     return [*rows, *cut_off(finished.blob, style)]
 
 
-def _folded(lines: int, most: int, style: TranscriptStyle) -> int:
+def _count_folded(lines: int, most: int, style: TranscriptStyle) -> int:
     return lines if not style.fold or lines <= most + bool(most) else most
 
 

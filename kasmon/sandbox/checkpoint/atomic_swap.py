@@ -85,10 +85,10 @@ def resume(swap: FolderSwap, note: Path) -> None:
 
 def _move_entries(source: str, target: str) -> None:
     """Move all entries of *source* into *target*; an entry whose name is taken gets a `~` appended."""
-    with opened(source) as here, opened(target) as there:
-        taken = set(os.listdir(there))  # noqa: PTH208 (by its handle)
-        for name in os.listdir(here):  # noqa: PTH208
+    with opened(source) as source_fd, opened(target) as target_fd:
+        taken = set(os.listdir(target_fd))  # noqa: PTH208 (by its handle)
+        for name in os.listdir(source_fd):  # noqa: PTH208
             free = name
             while free in taken:
                 free += "~"
-            os.rename(name, free, src_dir_fd=here, dst_dir_fd=there)
+            os.rename(name, free, src_dir_fd=source_fd, dst_dir_fd=target_fd)

@@ -206,10 +206,10 @@ def _commit(stdin: IO[bytes], ref: str, at: float, message: str, lines: Iterable
 
 def _lines(files: Mapping[str, ManifestEntry]) -> Iterator[bytes]:
     for path, each in files.items():
-        yield b"M %b %b %b\n" % (MODES[each.kind, bool(each.mode & 0o100)], each.blob.encode(), _quoted(path))
+        yield b"M %b %b %b\n" % (MODES[each.kind, bool(each.mode & 0o100)], each.blob.encode(), _quote(path))
 
 
-def _quoted(path: str) -> bytes:
+def _quote(path: str) -> bytes:
     odd = (*range(0x20), *b'"\\')
     inner = b"".join(b"\\%03o" % byte if byte in odd else bytes((byte,)) for byte in os.fsencode(path))
     return b'"' + inner + b'"'

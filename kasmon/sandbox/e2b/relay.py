@@ -73,7 +73,7 @@ class E2bPorts:
         sandbox = service.connect(self._access, self._identity, self._timeout_s)
         with service.converted_errors(f"cannot reach port {port}"):
             stream = CommandStream(sandbox, str(port))
-            received = _received(stream, port)
+            received = _receive(stream, port)
             next(received)
         caller_end, sandbox_end = socket.socketpair()
         threading.Thread(target=_forward_in, args=(sandbox_end, stream), daemon=True).start()
@@ -84,7 +84,7 @@ class E2bPorts:
         """Do nothing: the connector holds no resources."""
 
 
-def _received(stream: CommandStream, port: int) -> Iterator[bytes]:
+def _receive(stream: CommandStream, port: int) -> Iterator[bytes]:
     """Yield what `CommandStream.receive` does. Raises `SandboxError` if it cannot connect."""
     try:
         yield from stream.receive()

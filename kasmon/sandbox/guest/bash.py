@@ -181,16 +181,16 @@ class BashInterpreter(GuestInterpreter):
         turn = self.turn
         if turn is None or turn.nonce != nonce:
             return
-        said: dict[str, object] = {"rc": code, "cwd": folder}
+        answer: dict[str, object] = {"rc": code, "cwd": folder}
         if turn.do in ("save", "load"):
-            said |= self._names(str(turn.words["path"]).rpartition("/")[2])
+            answer |= self._names(str(turn.words["path"]).rpartition("/")[2])
         elif turn.do == "forget":
-            said["purged"] = self.place.read("bash.purged").decode("utf-8", "replace").split()
+            answer["purged"] = self.place.read("bash.purged").decode("utf-8", "replace").split()
         if self._is_fresh or turn.do != "run":
             self.place.drop(CARRIED, *PASSING)
         self._is_fresh = False
         self.place.drop(f"bash-{turn.number}", "bash.lent")
-        self.handle_answer(nonce, said)
+        self.handle_answer(nonce, answer)
 
     def _names(self, state: str) -> dict[str, object]:
         """Return which names the state file *state* contains; "lost" where the shell could not write it completely."""

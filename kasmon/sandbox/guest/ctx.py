@@ -17,20 +17,20 @@ def main(arguments: "list[str]") -> int:
     """Do as `kasmon ctx` does outside, as far as possible from inside."""
     if arguments[:1] != ["ctx"]:
         return _usage("only `kasmon ctx` is available in a sandbox")
-    said, wants_json, rest = {}, False, arguments[1:]
+    report, wants_json, rest = {}, False, arguments[1:]
     while rest:
-        word = rest.pop(0)
-        if word == "--json":
+        option = rest.pop(0)
+        if option == "--json":
             wants_json = True
-        elif word == "--done":
-            said["done"] = rest.pop(0) if rest and not rest[0].startswith("--") else ""
-        elif word == "--waiting" and rest:
-            said["waiting"] = rest.pop(0)
+        elif option == "--done":
+            report["done"] = rest.pop(0) if rest and not rest[0].startswith("--") else ""
+        elif option == "--waiting" and rest:
+            report["waiting"] = rest.pop(0)
         else:
-            return _usage(f"unknown argument {word!r}")
+            return _usage(f"unknown argument {option!r}")
     try:
-        if said:
-            note(said)
+        if report:
+            note(report)
         with open(f"{HERE}/context.json", "rb") as file:  # noqa: PTH123 (a small program: no pathlib)
             context = json.load(file)
     except (OSError, ValueError) as error:
@@ -40,14 +40,14 @@ def main(arguments: "list[str]") -> int:
     return 0
 
 
-def note(said: "dict[str, str]") -> None:
-    """Write *said* as a note for the host. Raises `OSError` if it cannot be written."""
+def note(report: "dict[str, str]") -> None:
+    """Write *report* as a note for the host. Raises `OSError` if it cannot be written."""
     line = {
         "at": time.time(),
         "generation": os.environ.get("KASMON_GENERATION", ""),
         "nonce": os.environ.get("KASMON_NONCE", ""),
         "event": "kasmon.ctx",
-        **{name: text[:LONGEST] for name, text in said.items()},
+        **{name: text[:LONGEST] for name, text in report.items()},
     }
     file = os.open(f"{HERE}/hooks.jsonl", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -74,7 +74,7 @@ def given(top: str, before: dict[str, list[object]] | None) -> tuple[dict[str, o
 
 
 def give(top: str, note: str) -> None:
-    before = _noted(note)
+    before = _read_note(note)
     fresh, now = given(top, before)
     sys.stdout.write(json.dumps(fresh))
     sys.stdout.flush()
@@ -88,7 +88,7 @@ def apply(top: str, note: str, changes: str) -> None:
     """
     with open(changes) as file:  # noqa: PTH123
         received = json.load(file)
-    known = _noted(note)
+    known = _read_note(note)
     has: dict[str, list[object]] = known or {}
     apart = []
     for path in sorted(received["gone"], reverse=True):
@@ -150,7 +150,7 @@ def _now(whole: str) -> "list[object] | None":
         return None
 
 
-def _noted(note: str) -> "dict[str, list[object]] | None":
+def _read_note(note: str) -> "dict[str, list[object]] | None":
     try:
         with open(note) as file:  # noqa: PTH123
             found: dict[str, list[object]] = json.load(file)

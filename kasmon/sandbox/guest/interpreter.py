@@ -251,7 +251,7 @@ class GuestInterpreter:
         turn.timer = self.loop.after(GIVEN_UP_S, lambda: self._handle_death(-signal.SIGKILL))
         end_family(self.pid)
 
-    def handle_answer(self, nonce: object, said: dict[str, object]) -> None:
+    def handle_answer(self, nonce: object, answer: dict[str, object]) -> None:
         """Handle the interpreter's answer to the turn *nonce*."""
         turn = self.turn
         if turn is None or nonce != turn.nonce:
@@ -259,11 +259,11 @@ class GuestInterpreter:
         self.output_reader.read_all()
         self._end_turn(turn)
         if turn.do == "run":
-            words = outcome(self.name, turn, said=said, died=None, carried=False)
-            self.last_code = _code(said.get("rc"))
+            result = outcome(self.name, turn, answer=answer, died=None, carried=False)
+            self.last_code = _code(answer.get("rc"))
         else:
-            words = said
-        turn.answer(words)
+            result = answer
+        turn.answer(result)
         self._interrupts.answer_all("interrupted")
         self._begin_next()
 
@@ -291,10 +291,10 @@ class GuestInterpreter:
         if turn:
             self._end_turn(turn)
             if turn.do == "run":
-                words = outcome(self.name, turn, said=None, died=code, carried=carried)
+                result = outcome(self.name, turn, answer=None, died=code, carried=carried)
             else:
-                words = {"lost": f"{self.name} ended ({ended(code)})"}
-            turn.answer(words)
+                result = {"lost": f"{self.name} ended ({ended(code)})"}
+            turn.answer(result)
         self._interrupts.answer_all("ended")
         self._begin_next()
 
@@ -374,8 +374,8 @@ class OutputReader:
         """Read all data that is in the pipes now, but not what arrives meanwhile."""
         for stream, (ours, _) in self._ends.items():
             left = struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0\0\0\0"))[0]
-            while left > 0 and (heard := self._read(stream)):
-                left -= heard
+            while left > 0 and (data := self._read(stream)):
+                left -= data
 
     def _read(self, stream: str) -> int:
         try:

@@ -43,8 +43,8 @@ def ask_all(
     """
     answers: dict[str, JsonObject] = {}
 
-    def handle_reply(name: str, said: JsonObject) -> None:
-        answers[name] = receive(name, said)
+    def handle_reply(name: str, reply: JsonObject) -> None:
+        answers[name] = receive(name, reply)
         if len(answers) == len(turns):
             finish(answers)
 
@@ -63,8 +63,8 @@ def save_state(
     blobs: dict[str, bytes] = {}
     number = next(_numbers)  # two saves at once use different files
 
-    def receive(name: str, said: JsonObject) -> JsonObject:
-        blob, lost = place.read(f"{name}-{number}.state"), said.get("lost", {})
+    def receive(name: str, reply: JsonObject) -> JsonObject:
+        blob, lost = place.read(f"{name}-{number}.state"), reply.get("lost", {})
         place.drop(f"{name}-{number}.state")
         if not isinstance(lost, str) and sum(map(len, blobs.values())) + len(blob) > MOST_BYTES:
             lost = f"its state is too large: {len(blob)} bytes"
@@ -73,7 +73,7 @@ def save_state(
         if isinstance(lost, str):  # all of it
             return {"kept": [], "lost": {name: lost}}
         blobs[name] = blob
-        return {"kept": said.get("kept", []), "lost": lost}
+        return {"kept": reply.get("kept", []), "lost": lost}
 
     def finish(answers: dict[str, JsonObject]) -> None:
         head = json.dumps({"format": FORMAT, "sizes": {name: len(blob) for name, blob in blobs.items()}})
@@ -92,18 +92,18 @@ def load_state(
     """Let each interpreter load the saved state of its kind; the answer has the names restored in each."""
     head, _, rest = state.partition(b"\n")
     try:
-        told = json.loads(head)
-        sizes = {name: int(size) for name, size in told["sizes"].items() if name in interpreters}
-        if told["format"] != FORMAT or sum(sizes.values()) != len(rest):
+        header = json.loads(head)
+        sizes = {name: int(size) for name, size in header["sizes"].items() if name in interpreters}
+        if header["format"] != FORMAT or sum(sizes.values()) != len(rest):
             raise ValueError("another format")
     except (ValueError, TypeError, KeyError, AttributeError):
         send({"stdout": "", "stderr": "this is not interpreter state", "exit_code": 1})
         return
 
-    def receive(name: str, said: JsonObject) -> JsonObject:
+    def receive(name: str, reply: JsonObject) -> JsonObject:
         place.drop(f"{name}.state")
-        lost = said.get("lost", {})
-        return {"kept": said.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
+        lost = reply.get("lost", {})
+        return {"kept": reply.get("kept", []), "lost": {name: lost} if isinstance(lost, str) else lost}
 
     turns = []
     for name, size in sizes.items():
@@ -112,5 +112,5 @@ def load_state(
     ask_all(turns, lambda answers: send({"type": "answer", "interpreters": answers}), receive)
 
 
-def _turn(do: str, **words: object) -> GuestTurn:
-    return GuestTurn(words, do=do, timeout_s=TIME_S)
+def _turn(do: str, **message: object) -> GuestTurn:
+    return GuestTurn(message, do=do, timeout_s=TIME_S)

@@ -29,8 +29,8 @@ def ended(code: int) -> str:
 
 def refusal(request: Mapping[str, object], why: str, code: int = 1) -> dict[str, object]:
     """Return the answer to a request that was not executed, in the four basic fields."""
-    words: dict[str, object] = {"stdout": "", "stderr": why, "exit_code": code, "session_preserved": True}
-    return {"id": request["id"], **words} if "id" in request else words
+    result: dict[str, object] = {"stdout": "", "stderr": why, "exit_code": code, "session_preserved": True}
+    return {"id": request["id"], **result} if "id" in request else result
 
 
 def not_run(why: str, code: int = NOT_DONE) -> dict[str, object]:
@@ -39,26 +39,26 @@ def not_run(why: str, code: int = NOT_DONE) -> dict[str, object]:
 
 
 def outcome(
-    name: str, turn: GuestTurn, *, said: Mapping[str, object] | None, died: int | None, carried: bool
+    name: str, turn: GuestTurn, *, answer: Mapping[str, object] | None, died: int | None, carried: bool
 ) -> dict[str, object]:
-    """Return the result of a run of interpreter *name*: from its answer *said*, or of its exit code *died*.
+    """Return the result of a run of interpreter *name*: from its *answer*, or of its exit code *died*.
 
     *carried*: it died, and the next process restores its state.
     """
     texts = {stream: turn.output[stream].text() for stream in STREAMS}
     omitted = sum(count for _, count in texts.values())
-    kept = said is not None or carried
+    kept = answer is not None or carried
     if turn.overdue:
         code = TIMED_OUT
-    elif said is not None:
-        code = _number(said.get("rc"))
+    elif answer is not None:
+        code = _number(answer.get("rc"))
     else:
         code = died if died is not None and died >= 0 else 128 - (died or 0)
     hint = _hint(name, turn, kept=kept, died=died, carried=carried, omitted=omitted)
     stderr = texts["stderr"][0]
     if turn.overdue or died is not None:  # part of the basic fields
         stderr += ("\n" if stderr and not stderr.endswith("\n") else "") + hint
-    words: dict[str, object] = {
+    result: dict[str, object] = {
         "stdout": texts["stdout"][0],
         "stderr": stderr,
         "exit_code": code,
@@ -71,10 +71,10 @@ def outcome(
         "omitted": omitted,
         "timed_out": turn.overdue,
         "restarted": turn.restarted,
-        "cwd": said.get("cwd") if said else "",
+        "cwd": answer.get("cwd") if answer else "",
         "background": "".join(turn.earlier),
     }
-    return words | {key: value for key, value in more.items() if value}
+    return result | {key: value for key, value in more.items() if value}
 
 
 def _number(value: object) -> int:
@@ -83,7 +83,7 @@ def _number(value: object) -> int:
 
 def _hint(name: str, turn: GuestTurn, *, kept: bool, died: int | None, carried: bool, omitted: int) -> str:
     session = f"Session {turn.session!r}" if turn.session else "The session"
-    told = [turn.lost_before] if turn.lost_before else []
+    hints = [turn.lost_before] if turn.lost_before else []
     if turn.overdue:
         steps = (
             "Consider: 1) Increasing timeout, 2) Breaking operation into smaller steps, "
@@ -95,18 +95,18 @@ def _hint(name: str, turn: GuestTurn, *, kept: bool, died: int | None, carried: 
             state = f"It did not react to an interrupt, so {name} was ended; {_CARRIED}"
         else:
             state = f"It did not react to an interrupt, so {name} was ended: {_LOST}"
-        told.append(f"{session} timed out after {turn.timeout_s:g}s. {state} {steps}")
+        hints.append(f"{session} timed out after {turn.timeout_s:g}s. {state} {steps}")
     elif died is not None:
         rest = _CARRIED if carried else f"{_LOST} The next run starts it again."
         how = "on request" if turn.killed else ended(died)
-        told.append(f"{name} ended during this run ({how}): {rest}")
+        hints.append(f"{name} ended during this run ({how}): {rest}")
     elif turn.interrupted and kept:
-        told.append("Interrupted. The session state is preserved; the effects of the code that already ran remain.")
+        hints.append("Interrupted. The session state is preserved; the effects of the code that already ran remain.")
     if omitted:
-        told.append(
+        hints.append(
             f"{omitted} bytes of output were omitted. Write long output to a file, and read the part that you need."
         )
-    return " ".join(told)
+    return " ".join(hints)
 
 
 _LOST = "its variables are lost. Files and the other interpreters are preserved."

@@ -166,8 +166,8 @@ class GuestProcess:
 
     def _read_stream(self, name: str) -> bool:
         """Read pending data of *name*; return whether there was any."""
-        heard = self.streams[name]
-        if heard.is_over:
+        stream = self.streams[name]
+        if stream.is_over:
             return False
         try:
             data = os.read(self._files[name], BLOCK_BYTES)
@@ -176,9 +176,9 @@ class GuestProcess:
                 return False
             data = b""  # a terminal that no process has open any more
         if not data:
-            heard.is_over = True
+            stream.is_over = True
             return False
-        heard.add(data)
+        stream.add(data)
         self._on_change(name)
         return True
 
@@ -258,12 +258,12 @@ class GuestProcess:
 
 def _start(argv: list[str], variables: Mapping[str, str], workdir: str, files: list[int], *, is_terminal: bool) -> int:
     """Start *argv* on *files* as the leader of a session, with that terminal; return its pid. Raises `OSError`."""
-    heard, tells = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(argv, variables, workdir, files, tells, is_terminal=is_terminal)
-    os.close(tells)
-    with open(heard, "rb") as file:  # noqa: PTH123
+        _become(argv, variables, workdir, files, writer, is_terminal=is_terminal)
+    os.close(writer)
+    with open(reader, "rb") as file:  # noqa: PTH123
         why = file.read()
     if why:
         os.waitpid(pid, 0)

@@ -101,13 +101,13 @@ class ProcessRun:
 
     def join(self, client: GuestConnection, has: dict[str, int]) -> None:
         sent: dict[str, int] = {}
-        for name, heard in self.streams().items():
-            to = has.get(name, heard.begin)
+        for name, stream in self.streams().items():
+            to = has.get(name, stream.begin)
             if name == NOTES:
-                heard.forget(to)
+                stream.forget(to)
             else:
                 self.process.acknowledge(name, to)
-            sent[name] = heard.begin
+            sent[name] = stream.begin
         self._joined = [each for each in self._joined if each.client is not client] + [ProcessClient(client, sent)]
         self._send()
 
@@ -157,13 +157,13 @@ class ProcessRun:
         if not self._joined or not hasattr(self, "process"):
             return
         last = self._joined[-1]
-        for name, heard in self.streams().items():
-            while data := heard.since(max(last.sent[name], heard.begin), PIECE_BYTES):
-                at = max(last.sent[name], heard.begin)
+        for name, stream in self.streams().items():
+            while data := stream.since(max(last.sent[name], stream.begin), PIECE_BYTES):
+                at = max(last.sent[name], stream.begin)
                 packed = base64.b64encode(data).decode("ascii")
                 last.client.send({"type": "stream", "name": name, "at": at, "data": packed})
                 last.sent[name] = at + len(data)
-        is_over = all(heard.is_over for heard in self.process.streams.values())
+        is_over = all(stream.is_over for stream in self.process.streams.values())
         if self.process.code is not None and is_over and not last.knows_end:
             last.knows_end = True
             last.client.send({"type": "ended", "code": self.process.code})

@@ -60,16 +60,16 @@ class ProxyForwarder:
 
     def join(self, came: socket.socket) -> None:
         """Connect *came* to the proxy."""
-        near, far = ForwardEnd(came), ForwardEnd(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        near.other, far.other = far, near
-        self.ends |= {near, far}
+        guest_end, proxy_end = ForwardEnd(came), ForwardEnd(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        guest_end.other, proxy_end.other = proxy_end, guest_end
+        self.ends |= {guest_end, proxy_end}
         try:
-            far.sock.connect(self.proxy_socket)
+            proxy_end.sock.connect(self.proxy_socket)
         except OSError:
-            self.drop(near)
+            self.drop(guest_end)
         else:
-            self.watch(near)
-            self.watch(far)
+            self.watch(guest_end)
+            self.watch(proxy_end)
 
     def watch(self, end: ForwardEnd) -> None:
         """Register the events that *end* can handle now."""

@@ -76,7 +76,7 @@ def save(main: types.ModuleType, begun: StartState, request: JsonObject) -> Json
         if name.startswith("__") or name == "_":
             continue
         try:
-            data = _pickled(value, main)
+            data = _pickle(value, main)
         except Exception:  # noqa: BLE001 - an object may raise anything when pickled
             lost[name] = _kind(value)
         else:
@@ -88,7 +88,7 @@ def save(main: types.ModuleType, begun: StartState, request: JsonObject) -> Json
     changed = {name: value for name, value in os.environ.items() if variables.get(name) != value}
     whole = {
         "version": sys.version_info[:2],
-        "names": _pickled(kept, main),
+        "names": _pickle(kept, main),
         "environ": changed,
         "gone": [name for name in variables if name not in os.environ],
         "path": [each for each in sys.path if each not in path],
@@ -128,7 +128,7 @@ def _kind(value: object) -> str:
     return f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def _pickled(value: object, main: types.ModuleType) -> bytes:
+def _pickle(value: object, main: types.ModuleType) -> bytes:
     data = io.BytesIO()
     _Saver(data, main).dump(value)
     return data.getvalue()

@@ -73,15 +73,15 @@ class PythonWorker:
     def serve(self) -> None:
         while frame := self._next():
             request = _loads(frame)
-            said = self._acts[request["do"]](request)
+            answer = self._acts[request["do"]](request)
             if _getpid() != self._pid:  # code forked: its child must not serve
                 self._streams.flush()
                 _exit(0)
             try:
-                self._stream.sendall(pack_json({**said, "nonce": request["nonce"]}))
+                self._stream.sendall(pack_json({**answer, "nonce": request["nonce"]}))
             except OSError:
                 _exit(UNHEARD)
-            frame, request, said = b"", {}, {}  # they may contain a secret
+            frame, request, answer = b"", {}, {}  # they may contain a secret
         _exit(0)
 
     def _next(self) -> bytes | None:
@@ -261,12 +261,12 @@ class PythonWorker:
         module = sys.modules["_kasmon_state"] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-            said: JsonObject = getattr(module, act)(self._main, self._begun_with, request)
+            answer: JsonObject = getattr(module, act)(self._main, self._begun_with, request)
         except BaseException as error:  # noqa: BLE001 - a failed save is reported, and ends nothing
             return {"lost": f"{type(error).__name__}: {error}"}
         finally:
             del sys.modules["_kasmon_state"]
-        return said
+        return answer
 
 
 async def _run_in_order(calls: Sequence[tuple[Callable[[], Any], bool]]) -> None:

@@ -188,11 +188,11 @@ class RequestRouter:
         message: JsonObject,
         asked: list[GuestInterpreter],
         do: str,
-        words: Mapping[str, object],
+        fields: Mapping[str, object],
     ) -> None:
         """Submit *do* to each of *asked*; the answer has the reply of each."""
         ask_all(
-            [(each, GuestTurn(words, do=do)) for each in asked],
+            [(each, GuestTurn(fields, do=do)) for each in asked],
             lambda said: client.send({"id": message.get("id"), "type": "answer", "interpreters": said}),
         )
 

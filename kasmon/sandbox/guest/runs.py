@@ -97,8 +97,8 @@ class GuestRuns:
 def _answer(client: GuestConnection, message: JsonObject) -> Callable[[JsonObject], None]:
     """Return a callback that sends *client* the answer to *message*, with a type where the request has an id."""
 
-    def answer(words: JsonObject) -> None:
-        client.send({"id": message.get("id"), "type": "result", **words} if "id" in message else words)
+    def answer(reply: JsonObject) -> None:
+        client.send({"id": message.get("id"), "type": "result", **reply} if "id" in message else reply)
 
     return answer
 

@@ -24,16 +24,16 @@ def main(path: str) -> None:
 
 def _fork() -> bool:
     """Fork; return whether this is the parent, which returns only once the guest program is ready."""
-    heard, told = os.pipe()
+    reader, writer = os.pipe()
     if os.fork():
-        os.close(told)
-        if os.read(heard, 1) != b"R":
+        os.close(writer)
+        if os.read(reader, 1) != b"R":
             sys.exit("the guest program exited immediately")
         return True
-    os.close(heard)
+    os.close(reader)
     os.setsid()
-    os.set_inheritable(told, True)
-    os.environ["KASMON_READY_FD"] = str(told)
+    os.set_inheritable(writer, True)
+    os.environ["KASMON_READY_FD"] = str(writer)
     nowhere = os.open("/dev/null", os.O_RDWR)
     for usual in (0, 1, 2):
         os.dup2(nowhere, usual)

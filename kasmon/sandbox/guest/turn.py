@@ -19,10 +19,10 @@ class TruncatingBuffer:
 
     def add(self, data: bytes) -> None:
         self.total += len(data)
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
+        space = self._half - len(self._head)
+        if space > 0:
+            self._head += data[:space]
+            data = data[space:]
         if data:
             self._tail += data[-self._half :]
             if len(self._tail) > 2 * self._half:
@@ -132,9 +132,9 @@ class GuestTurn:
         for listener in self.listeners:
             listener(stream, text)
 
-    def answer(self, words: dict[str, object]) -> None:
-        """Send *words* to all waiting clients."""
+    def answer(self, message: dict[str, object]) -> None:
+        """Send *message* to all waiting clients."""
         self.finish_output()
         waiting, self.waiting = self.waiting, []
         for call in waiting:
-            call(words)
+            call(message)

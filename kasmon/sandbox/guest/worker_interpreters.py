@@ -50,8 +50,8 @@ class WorkerInterpreter(GuestInterpreter):
         (os.killpg if is_second and self.needs_second_signal else os.kill)(self.pid, signal.SIGINT)
 
     def feed(self, turn: GuestTurn) -> None:
-        words = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
-        self._out += pack_json(words, 8 * LIMIT_BYTES)  # JSON escapes may make six bytes of one
+        request = {"do": turn.do, "nonce": turn.nonce, "turn": turn.number, **turn.words}
+        self._out += pack_json(request, 8 * LIMIT_BYTES)  # JSON escapes may make six bytes of one
         self._send()
 
     def _send(self) -> None:
@@ -90,13 +90,13 @@ class WorkerInterpreter(GuestInterpreter):
 
     def _process(self, frame: bytes) -> None:
         try:
-            said = json.loads(frame)
+            answer = json.loads(frame)
         except ValueError:
             return
-        if isinstance(said, dict) and "begun" in said:
-            self.handle_begin(said["begun"], waits=bool(said.get("waits")))
-        elif isinstance(said, dict):
-            self.handle_answer(said.pop("nonce", None), said)
+        if isinstance(answer, dict) and "begun" in answer:
+            self.handle_begin(answer["begun"], waits=bool(answer.get("waits")))
+        elif isinstance(answer, dict):
+            self.handle_answer(answer.pop("nonce", None), answer)
 
     def _end_unreachable(self) -> None:
         if self.pid:

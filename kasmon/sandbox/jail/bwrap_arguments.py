@@ -45,45 +45,45 @@ def build_arguments(view: FilesystemView) -> list[str]:
         *("--ro-bind", os.path.join(view.things, "opt"), INSIDE),  # noqa: PTH118 (an argument, not a used path)
         *("--bind", view.home, HOME),
         *(
-            word
+            argument
             for bind in sorted(view.binds, key=lambda bind: bind.target.count("/"))
-            for word in ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)
+            for argument in ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)
         ),
         *("--remount-ro", "/", "--chdir", view.workdir),
         "--clearenv",
-        *(word for name, value in view.variables.items() for word in ("--setenv", name, value)),
+        *(argument for name, value in view.variables.items() for argument in ("--setenv", name, value)),
         *(["--info-fd", str(view.info)] if view.info is not None else []),
         *(["--block-fd", str(view.gate)] if view.gate is not None else []),
         *("--seccomp", view.seccomp),
     ]
 
 
-def encode_arguments(words: Sequence[str]) -> bytes:
-    """Encode *words* for bubblewrap's `--args`. Raises `ValueError` if a word contains a NUL."""
-    if any("\0" in word for word in words):
+def encode_arguments(arguments: Sequence[str]) -> bytes:
+    """Encode *arguments* for bubblewrap's `--args`. Raises `ValueError` if a word contains a NUL."""
+    if any("\0" in argument for argument in arguments):
         raise ValueError("a path or a variable contains a NUL")
-    return b"".join(os.fsencode(word) + b"\0" for word in words)
+    return b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
 
 
 def _system() -> list[str]:
     """Return the mounts of this machine's programs and libraries, read-only."""
-    words = ["--ro-bind", "/usr", "/usr"]
+    arguments = ["--ro-bind", "/usr", "/usr"]
     for name in LINKED:
         top = Path("/", name)
         if top.is_symlink():
-            words += ["--symlink", str(top.readlink()).lstrip("/"), str(top)]
+            arguments += ["--symlink", str(top.readlink()).lstrip("/"), str(top)]
         elif top.is_dir():
-            words += ["--ro-bind", str(top), str(top)]
-    return words
+            arguments += ["--ro-bind", str(top), str(top)]
+    return arguments
 
 
 def _etc(things: str) -> list[str]:
     ours = [Path(things, "etc", name) for name in ("group", "hostname", "hosts", "nsswitch.conf", "passwd")]
-    words = [word for file in ours for word in ("--ro-bind", str(file), f"/etc/{file.name}")]
+    arguments = [argument for file in ours for argument in ("--ro-bind", str(file), f"/etc/{file.name}")]
     for name in OF_ETC:
         if Path("/etc", name).exists():
-            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return words
+            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return arguments
 
 
 def _build_tmpfs(target: str, mode: str, limit_bytes: int) -> list[str]:

@@ -137,8 +137,8 @@ def find_group(name: str, proc: Path = Path("/proc/self")) -> Cgroup | None:
     root = next((Path(line.split(" ")[4]) for line in lines if " - cgroup2 " in line), None)
     if root is None:
         return None
-    here = root / own.lstrip("/")
-    for folder in (here, *here.parents):
+    group = root / own.lstrip("/")
+    for folder in (group, *group.parents):
         if os.access(folder / "cgroup.procs", os.W_OK) and os.access(folder, os.W_OK):
             best = folder
             # A group with processes of its own gives its children no controllers; one above it may.
@@ -216,7 +216,7 @@ def unfreeze_jail(init: int, group: Cgroup | None, note: Path) -> None:
 
 def is_stopped(pid: int) -> bool:
     """Whether every thread of *pid* is stopped; also true of a process that has ended."""
-    return all((told := fields(pid, task)) is None or told[0] in STILL for task in threads(pid))
+    return all((stat := fields(pid, task)) is None or stat[0] in STILL for task in threads(pid))
 
 
 def stop_tree(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]] | None:
@@ -232,10 +232,10 @@ def stop_tree(init: int, limit_s: float = STOP_S) -> tuple[list[int], list[int]]
     fresh = [init]
     while fresh:
         for pid in fresh:
-            told = fields(pid)
-            if told is not None and told[0] == b"T":
+            stat = fields(pid)
+            if stat is not None and stat[0] == b"T":
                 before.append(pid)
-            if pid == init or (told is not None and int(told[1]) in known):
+            if pid == init or (stat is not None and int(stat[1]) in known):
                 send_signal(pid, signal.SIGSTOP)
         known.update(dict.fromkeys(fresh))
         while not all(is_stopped(pid) for pid in fresh):  # before listing children: a running parent could start more

@@ -66,7 +66,7 @@ def drop(user: int, group: int) -> None:
 def build_terminal_arguments() -> "list[str]":
     """Return the arguments that pass the terminal's own variables (`TERM...`) inside."""
     kept = [(name, value) for name, value in os.environ.items() if name.startswith("TERM")]
-    return [word for name, value in kept for word in ("--setenv", name, value)]
+    return [argument for name, value in kept for argument in ("--setenv", name, value)]
 
 
 def enter(path: str, more: "list[str]") -> None:
@@ -85,10 +85,12 @@ def enter(path: str, more: "list[str]") -> None:
     seccomp = open_memory_file(base64.b64decode(str(spec["seccomp"]), validate=True))
     if not os.fstat(seccomp).st_size:
         raise ValueError("there is no seccomp filter")
-    arguments = [word.format(seccomp=seccomp) if word == "{seccomp}" else word for word in spec["words"]]
+    arguments = [
+        argument.format(seccomp=seccomp) if argument == "{seccomp}" else argument for argument in spec["words"]
+    ]
     arguments += build_terminal_arguments() if on_terminal else spec["on_pipes"]
     in_front = spec["terminal"] if on_terminal else []
-    given = open_memory_file(b"".join(os.fsencode(word) + b"\0" for word in arguments))
+    given = open_memory_file(b"".join(os.fsencode(argument) + b"\0" for argument in arguments))
     if in_front:  # Ctrl-C is for the programs inside: *in_front* restores it for them
         for each in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(each, signal.SIG_IGN)

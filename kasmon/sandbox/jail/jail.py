@@ -292,9 +292,9 @@ class Jail:
             view, _ = build_jail_view(self.host_folders, policy, workdir)
             command = [*build_limit_prefix(view.size, data_bytes=view.size.memory_bytes), *proof.probe_command()]
             whole = build_entry(self.host_folders, policy, view, command, self.program, None)
-        said = proof.parse_report(run_entry(whole, LIMIT_S))
+        report = proof.parse_report(run_entry(whole, LIMIT_S))
         expected = ExpectedConfinement(writable=_writable(policy, workdir), user=USER)
-        return proof.compare(said, expected, proof.read_own_namespaces())
+        return proof.compare(report, expected, proof.read_own_namespaces())
 
     def _require_available(self) -> None:
         if found := lacking(self.program):

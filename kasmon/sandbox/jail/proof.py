@@ -118,14 +118,14 @@ def parse_report(text: str) -> ProcessConfinement:
 
 def read_confinement(pid: int) -> ProcessConfinement:
     """Return what the kernel reports of process *pid*, read from outside. Raises `OSError` if it has ended."""
-    here = Path(f"/proc/{pid}")
-    status = (here / "status").read_text()
+    process_folder = Path(f"/proc/{pid}")
+    status = (process_folder / "status").read_text()
     return ProcessConfinement(
         status=status,
-        mountinfo=(here / "mountinfo").read_text(),
-        devices=(here / "net/dev").read_text(),
+        mountinfo=(process_folder / "mountinfo").read_text(),
+        devices=(process_folder / "net/dev").read_text(),
         uid=int(_fields(status).get("Uid", "0").split()[0]),
-        namespaces={name: str((here / "ns" / name).readlink()) for name in NAMESPACES},
+        namespaces={name: str((process_folder / "ns" / name).readlink()) for name in NAMESPACES},
     )
 
 

@@ -222,10 +222,10 @@ def _assemble(steps: list[_Step | str]) -> bytes:
         else:
             lines.append(step)
 
-    def distance(here: int, label: str) -> int:
-        return labels[label] - here - 1 if label else 0
+    def distance(position: int, label: str) -> int:
+        return labels[label] - position - 1 if label else 0
 
     return b"".join(
-        struct.pack("<HBBI", step.code, distance(here, step.then), distance(here, step.otherwise), step.value)
-        for here, step in enumerate(lines)
+        struct.pack("<HBBI", step.code, distance(position, step.then), distance(position, step.otherwise), step.value)
+        for position, step in enumerate(lines)
     )

@@ -66,14 +66,14 @@ def start(
         whole = msgspec.structs.replace(
             view, variables=variables, seccomp=str(seccomp), info=tells_info, gate=gate, new_session=True
         )
-        words = _close_with(theirs, open_memory_file(encode_arguments(build_arguments(whole))))
-        inherited = (words, seccomp, tells_info, gate, *handles.values())
-        child = _popen([program, "--args", str(words), "--", *command], inherited, log, owner)
+        arguments_fd = _close_with(theirs, open_memory_file(encode_arguments(build_arguments(whole))))
+        inherited = (arguments_fd, seccomp, tells_info, gate, *handles.values())
+        child = _popen([program, "--args", str(arguments_fd), "--", *command], inherited, log, owner)
         on_failure.callback(_kill_child, child)
         theirs.close()
         try:
-            told = _read(info, until, whole=True)
-            init = int(json.loads(told)["child-pid"]) if told else 0
+            info_text = _read(info, until, whole=True)
+            init = int(json.loads(info_text)["child-pid"]) if info_text else 0
             if not init:
                 raise TimeoutError
             on_failure.callback(_kill, init)

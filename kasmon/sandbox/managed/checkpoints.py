@@ -145,7 +145,7 @@ class SandboxCheckpoints:
     def _create_checkpoint(self, when: CheckpointTime, turn: int, what: str) -> str:
         findings = self._sandbox.clean()
         saved = self._save_interpreters(findings)
-        point = self._points.create(self._sandbox.workspace, turn, when, saved, self._mapped())
+        point = self._points.create(self._sandbox.workspace, turn, when, saved, self._find_mapped())
         self._journal.note(
             Checkpointed(
                 at=self._journal.clock(),
@@ -175,12 +175,12 @@ class SandboxCheckpoints:
 
     def _report_leaks(self, findings: CredentialFindings) -> None:
         """Record which files contain the value of a credential; the code in the sandbox wrote it there, not kasmon."""
-        if files := self._leaks.in_files(self._sandbox.workspace, findings, self._mapped()):
+        if files := self._leaks.in_files(self._sandbox.workspace, findings, self._find_mapped()):
             self._journal.add_notice(
                 f"The value of a credential is in {credentials.format_paths(files)}, and checkpoints store it."
             )
 
-    def _mapped(self) -> Callable[[], Container[int]]:
+    def _find_mapped(self) -> Callable[[], Container[int]]:
         return credentials.find_mapped_inodes(
             self._sandbox.tier, self._sandbox.policy, self._journal.sandbox_state.runtime
         )

@@ -179,6 +179,6 @@ def _check_health(guest: GuestChannel) -> tuple[str, str]:
     ran = guest.run("bash", "echo ok", timeout_s=HEALTH_S)
     lost = "" if ran.session_preserved else "bash had ended: its variables are lost"
     if ran.exit_code != 0 or ran.stdout.strip() != "ok":
-        said = (ran.stderr or ran.hint or ran.stdout).strip().splitlines()
-        return f"`echo ok` ended with {ran.exit_code}{f': {said[-1]}' if said else ''}", lost
+        output = (ran.stderr or ran.hint or ran.stdout).strip().splitlines()
+        return f"`echo ok` ended with {ran.exit_code}{f': {output[-1]}' if output else ''}", lost
     return "", lost

@@ -49,19 +49,19 @@ def _steady() -> float:
 UNKNOWN: Final = SessionId("")
 
 
-def origin_of(here: Paths, session: str) -> ForkOrigin | None:
+def origin_of(paths: Paths, session: str) -> ForkOrigin | None:
     """Return the origin of the sandbox of *session*; None if it is no copy. An unreadable one is incomplete."""
     try:
-        return msgspec.json.decode(here.origin(session).read_bytes(), type=ForkOrigin)
+        return msgspec.json.decode(paths.origin(session).read_bytes(), type=ForkOrigin)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ForkOrigin(source=UNKNOWN, name="another one", at=0.0)
 
 
-def store_origin(here: Paths, session: str, origin: ForkOrigin) -> None:
+def store_origin(paths: Paths, session: str, origin: ForkOrigin) -> None:
     """Store *origin* as that of the sandbox of *session*. Raises `OSError` if it cannot be written."""
-    write_private(here.origin(session), msgspec.json.encode(origin))
+    write_private(paths.origin(session), msgspec.json.encode(origin))
 
 
 IDLE_S = 1800.0

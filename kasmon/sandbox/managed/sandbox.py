@@ -131,10 +131,10 @@ class ManagedSandbox:
         runtime = self.journal.sandbox_state.runtime
         if isinstance(self.tier, MirrorTier) and runtime is not None:
             try:
-                told = self.tier.refresh(self.policy, runtime)
+                messages = self.tier.refresh(self.policy, runtime)
             except KasmonError as error:
-                told = (f"Changes on this machine were not copied into the sandbox: {error.message}",)
-            for sentence in told:
+                messages = (f"Changes on this machine were not copied into the sandbox: {error.message}",)
+            for sentence in messages:
                 self.journal.add_notice(sentence)
 
     def allow(self, hosts: Sequence[str]) -> str:

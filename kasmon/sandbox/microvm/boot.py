@@ -48,7 +48,7 @@ def write_memory(qmp: QmpClient, path: Path) -> None:
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        qmp.do("migrate-set-parameters", words={"max-bandwidth": 1 << 40})
+        qmp.do("migrate-set-parameters", arguments={"max-bandwidth": 1 << 40})
         qmp.do("getfd", [handle], fdname="memory")
         qmp.do("migrate", uri="fd:memory")
         qmp.wait_for_migration(WRITE_S)
@@ -212,8 +212,8 @@ def start_host_end(
         SandboxError: if it does not run within `READY_S`, or another machine of the session runs.
     """
     reads, tells = os.pipe()
-    words = {**msgspec.to_builtins(config), "argv": list(argv), "files": list(files), "ready": tells}
-    given = open_memory_file(msgspec.json.encode(words))
+    message = {**msgspec.to_builtins(config), "argv": list(argv), "files": list(files), "ready": tells}
+    given = open_memory_file(msgspec.json.encode(message))
     drop = {"user": owner[0], "group": owner[1], "extra_groups": ()} if os.geteuid() == 0 else {}
     try:
         host_end = subprocess.Popen(  # type: ignore[call-overload]
@@ -265,13 +265,13 @@ def _read_json_line(handle: int) -> dict[str, Any]:
     return reply if isinstance(reply, dict) else {}
 
 
-def send_request(path: Path, limit_s: float, do: str, **words: Any) -> dict[str, Any]:
+def send_request(path: Path, limit_s: float, do: str, **message: Any) -> dict[str, Any]:
     """Send *do* to the host end at *path*; return its answer. Raises `SandboxError` if that is not done in time."""
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as stream:
         stream.settimeout(limit_s)
         try:
             stream.connect(os.fspath(path))
-            stream.sendall(json.dumps({"do": do, **words}).encode() + b"\n")
+            stream.sendall(json.dumps({"do": do, **message}).encode() + b"\n")
             with stream.makefile("rb") as file:
                 line = file.readline()
         except TimeoutError as error:
@@ -344,9 +344,9 @@ def start_machine(
                 send_request(vm_files.control, until - time.monotonic(), "wait")
             greet(vm_files, is_another=is_another, is_nobodys=is_nobodys)
         except SandboxError as error:
-            said = read_last_log_line(log) or last_line(_read_available(console))
-            if said:
-                raise SandboxError("the machine did not boot", said) from error
+            error_line = read_last_log_line(log) or last_line(_read_available(console))
+            if error_line:
+                raise SandboxError("the machine did not boot", error_line) from error
             raise
 
 
@@ -358,14 +358,14 @@ def greet(vm_files: VmFiles, *, is_another: bool = False, is_nobodys: bool = Fal
     Raises:
         SandboxError: if it does not answer.
     """
-    words: dict[str, object] = {"chance": secrets.token_hex(CHANCE_BYTES), "is_another": is_another}
+    message: dict[str, object] = {"chance": secrets.token_hex(CHANCE_BYTES), "is_another": is_another}
     if not is_nobodys:
-        words["way_out"] = True
-        words["programs"] = vm_files.programs.exists()
-        words["folders"] = {
+        message["way_out"] = True
+        message["programs"] = vm_files.programs.exists()
+        message["folders"] = {
             name: {"at": bind.target, "writable": bind.writable} for name, bind in vm_files.folders.items()
         }
-    send_request(vm_files.control, ANSWER_S, "hello", now=time.time(), **words)
+    send_request(vm_files.control, ANSWER_S, "hello", now=time.time(), **message)
 
 
 def _start_processes(
@@ -410,9 +410,9 @@ def _start_processes(
 
 
 def _read_available(stream: socket.socket) -> bytes:
-    heard = b""
+    data = b""
     stream.setblocking(False)
     with contextlib.suppress(OSError):
         while piece := stream.recv(1 << 16):
-            heard += piece
-    return heard
+            data += piece
+    return data

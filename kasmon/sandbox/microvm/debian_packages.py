@@ -95,12 +95,12 @@ def _parse_name_version(file: str) -> str:
     return f"{name}={version.replace('%3a', ':')}"
 
 
-def _apt(words: Sequence[str], folder: Path, program: str = "apt-get") -> str:
+def _apt(arguments: Sequence[str], folder: Path, program: str = "apt-get") -> str:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "HOME": str(folder)}
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     try:
         done = subprocess.run(
-            [program, *words],
+            [program, *arguments],
             cwd=folder,
             env=environment | proxies,
             stdin=subprocess.DEVNULL,

@@ -333,11 +333,11 @@ class MicroVm:
             proxy_control.bind_to_process(self._gate(policy), pid)
 
     def _set_proxy_variables(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
-        inside = GuestChannel(runtime.socket)
+        channel = GuestChannel(runtime.socket)
         try:
-            inside.set_variables(proxy_control.add_proxy_variables({}, policy.hosts))
+            channel.set_variables(proxy_control.add_proxy_variables({}, policy.hosts))
         finally:
-            inside.close()
+            channel.close()
 
     def _require_running(self, policy: SandboxPolicy, runtime: SandboxRuntime) -> None:
         if not self.find(policy, runtime):

@@ -150,13 +150,13 @@ def _find_dependencies(package: Path) -> list[Path] | None:
     """Return *package* and its installed dependencies, found as node does; None if one is a link."""
     found, ahead = dict[Path, None](), [package]
     while ahead:
-        here = ahead.pop()
-        if here in found:
+        folder = ahead.pop()
+        if folder in found:
             continue
-        found[here] = None
-        for name in _read_dependencies(here):
+        found[folder] = None
+        for name in _read_dependencies(folder):
             place = next(
-                (each for top in (here, *here.parents) if (each := top / "node_modules" / name).is_dir()), None
+                (each for top in (folder, *folder.parents) if (each := top / "node_modules" / name).is_dir()), None
             )
             if place is not None and place.resolve() != place:
                 return None
@@ -167,8 +167,8 @@ def _find_dependencies(package: Path) -> list[Path] | None:
 
 def _read_dependencies(package: Path) -> list[str]:
     try:
-        told = json.loads((package / "package.json").read_bytes())
-        groups = [told.get(kind) or {} for kind in ("dependencies", "optionalDependencies", "peerDependencies")]
+        package_json = json.loads((package / "package.json").read_bytes())
+        groups = [package_json.get(kind) or {} for kind in ("dependencies", "optionalDependencies", "peerDependencies")]
         return [str(name) for group in groups for name in group if ".." not in name]
     except (OSError, ValueError, AttributeError, TypeError):
         return []
@@ -222,8 +222,8 @@ class ProgramDisks:
             for number, part in enumerate(programs):
                 private_folder(root / str(number))
                 _copy_part(Path(part), root / path_on_disk(part, number))
-            told = {path_on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
-            write_private(root / TOLD, msgspec.json.encode(told))
+            disk_paths = {path_on_disk(part, number): place(part, number) for number, part in enumerate(programs)}
+            write_private(root / TOLD, msgspec.json.encode(disk_paths))
             for path in [root, *root.rglob("*")]:  # its maker owns the files; they are read-only
                 if not path.is_symlink():
                     path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o111 else 0o444)

@@ -210,10 +210,10 @@ class VmProvisioning:
 
     def _save_warm(self, vm_files: VmFiles, memory: Path) -> None:
         """Warm up and stop the machine of *vm_files*, and write its memory to the file *memory*."""
-        with contextlib.closing(GuestChannel(self.require_runtime(vm_files).socket)) as inside:
-            inside.prewarm(tuple(FIRST))
+        with contextlib.closing(GuestChannel(self.require_runtime(vm_files).socket)) as channel:
+            channel.prewarm(tuple(FIRST))
             for interpreter, code in FIRST.items():
-                inside.run(interpreter, code, timeout_s=LIMIT_S)
+                channel.run(interpreter, code, timeout_s=LIMIT_S)
         send_request(vm_files.control, KEEP_S, "freeze")
         with QmpClient(vm_files.qmp_socket) as qmp:
             qmp.do("stop")

@@ -46,10 +46,10 @@ class QmpClient:
         self._socket.close()
 
     def do(
-        self, order: str, handles: Sequence[int] = (), words: Mapping[str, Any] | None = None, **more: Any
+        self, order: str, handles: Sequence[int] = (), arguments: Mapping[str, Any] | None = None, **more: Any
     ) -> dict[str, Any]:
         """Send the command *order*, with open files if any; return its answer. Raises `SandboxError` if it fails."""
-        sent = json.dumps({"execute": order, "arguments": {**(words or {}), **more}}).encode() + b"\n"
+        sent = json.dumps({"execute": order, "arguments": {**(arguments or {}), **more}}).encode() + b"\n"
         try:
             socket.send_fds(self._socket, [sent], list(handles))
             reply = self._receive("return", "error")

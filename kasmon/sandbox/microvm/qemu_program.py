@@ -55,15 +55,15 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 def identity(program: str, image: str) -> str:
     """Return an id of this machine, its kernel and QEMU, for a machine booted from *image*."""
-    told = [platform.release(), platform.version(), platform.machine(), read_version(program), image]
+    facts = [platform.release(), platform.version(), platform.machine(), read_version(program), image]
     for path, keys in (("/etc/machine-id", None), ("/proc/cpuinfo", ("model name", "flags", "microcode"))):
         try:
             lines = Path(path).read_text("utf-8", "replace").splitlines()
         except OSError:
             continue
         seen = {line.partition(":")[0].strip(): line for line in lines}
-        told += [line for name, line in seen.items() if keys is None or name in keys]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+        facts += [line for name, line in seen.items() if keys is None or name in keys]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 
 def load_trial(path: Path, on: str) -> KvmTrial | None:
@@ -131,10 +131,10 @@ def lacking(program: str = PROGRAM) -> UnavailableReason | None:
         return UnavailableReason("qemu-img is not installed", f"Install it: {find_install_command('qemu-utils')}.")
     if not SETPRIV.exists():
         return UnavailableReason("setpriv is not installed", f"Install it: {find_install_command('util-linux')}.")
-    told = read_version(program)
-    if tuple(int(part) for part in re.findall(r"\d+", told)[:2]) < OLDEST:
+    version = read_version(program)
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST:
         return UnavailableReason(
-            f"QEMU is of version {told or 'unknown'}", f"It must support the machine type {MACHINE} (7.2 or later)."
+            f"QEMU is of version {version or 'unknown'}", f"It must support the machine type {MACHINE} (7.2 or later)."
         )
     return None
 
@@ -143,24 +143,24 @@ def lacking(program: str = PROGRAM) -> UnavailableReason | None:
 def read_version(program: str = PROGRAM) -> str:
     """Return QEMU's version with its package's; empty if it does not print one."""
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=RUN_S).stdout
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=RUN_S).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
-    found = re.search(r"version (\S+)(?: \((.*?)\))?", said)
+    found = re.search(r"version (\S+)(?: \((.*?)\))?", output)
     return " ".join(part for part in found.groups() if part) if found else ""
 
 
-def format_disk(*words: str) -> None:
-    """Create an ext4 file system, without a journal, by `mke2fs` with *words*. Raises `SandboxError` if that fails."""
+def format_disk(*flags: str) -> None:
+    """Create an ext4 file system, without a journal, by `mke2fs` with *flags*. Raises `SandboxError` if that fails."""
     program = debian_packages.find_program("mke2fs") or "mke2fs"
-    run_tool(program, "-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", *words, limit_s=FORMAT_S)
+    run_tool(program, "-q", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", *flags, limit_s=FORMAT_S)
 
 
-def run_tool(*words: str, limit_s: float = RUN_S) -> None:
+def run_tool(*flags: str, limit_s: float = RUN_S) -> None:
     """Run a program that creates or changes a disk. Raises `SandboxError` if it fails, with its own message."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
+        done = subprocess.run(flags, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:
         raise SandboxError("cannot create a disk", str(error)) from error
     if done.returncode:
-        raise SandboxError("cannot create a disk", f"{Path(words[0]).name}: {done.stderr.strip()[-200:]}")
+        raise SandboxError("cannot create a disk", f"{Path(flags[0]).name}: {done.stderr.strip()[-200:]}")

@@ -138,10 +138,10 @@ class PortForward:
 
     def _forward(self, came: socket.socket) -> None:
         try:
-            with came, self._connect() as far:
-                back = threading.Thread(target=_pump, args=(far, came), daemon=True)
+            with came, self._connect() as guest_end:
+                back = threading.Thread(target=_pump, args=(guest_end, came), daemon=True)
                 back.start()
-                _pump(came, far)
+                _pump(came, guest_end)
                 back.join()
         except (OSError, SandboxError):
             pass  # the client sees its connection close
@@ -149,12 +149,12 @@ class PortForward:
             self._slots.release()
 
 
-def _pump(here: socket.socket, there: socket.socket) -> None:
+def _pump(source: socket.socket, target: socket.socket) -> None:
     try:
-        while piece := here.recv(PIECE):
-            there.sendall(piece)
-        there.shutdown(socket.SHUT_WR)
+        while piece := source.recv(PIECE):
+            target.sendall(piece)
+        target.shutdown(socket.SHUT_WR)
     except OSError:
-        for end in (here, there):
+        for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

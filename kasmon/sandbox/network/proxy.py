@@ -177,11 +177,11 @@ class EgressProxy:
         if behind:
             raise UnsupportedRequestError(400, "no data is allowed in a tunnel before it is open")
         tunnel.client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        said, fault = read_until_hello(tunnel, verdict)
+        first_bytes, fault = read_until_hello(tunnel, verdict)
         if fault:
             self._log_refusal(verdict, fault, fixable=False)
             return
-        tunnel.host.sendall(said)
+        tunnel.host.sendall(first_bytes)
         forward(tunnel)
 
     def _dial(self, verdict: HostVerdict) -> socket.socket:
@@ -193,10 +193,10 @@ class EgressProxy:
         good = [each for each, fault in zip(addresses, faults, strict=True) if not fault]
         if faults and not good:
             may_be_allowed = any(not address_fault(address, private=True) for _, address in addresses)
-            said = self._log_refusal(
+            reason = self._log_refusal(
                 verdict._replace(private=True), f"{verdict.host}: {faults[0]}", fixable=may_be_allowed
             )
-            raise UnsupportedRequestError(403, said)
+            raise UnsupportedRequestError(403, reason)
         why = "it has no address"
         for family, address in good[:MOST_ADDRESSES]:
             host = socket.socket(family, socket.SOCK_STREAM)
@@ -225,8 +225,8 @@ class EgressProxy:
         with contextlib.closing(self._control.accept()[0]) as caller:
             caller.settimeout(2.0)
             with caller.makefile("rb") as lines:
-                told = self._handle_command(lines.readline(1 << 20))
-            caller.sendall(json.dumps(told).encode() + b"\n")
+                answer = self._handle_command(lines.readline(1 << 20))
+            caller.sendall(json.dumps(answer).encode() + b"\n")
 
     def _handle_command(self, line: bytes) -> dict[str, Any]:
         try:

@@ -218,12 +218,12 @@ def send_command(folder: Path, command: Mapping[str, Any]) -> dict[str, Any]:
             link.connect(os.fspath(folder / "control.sock"))
             link.sendall(json.dumps(dict(command)).encode() + b"\n")
             with link.makefile("rb") as lines:
-                told: dict[str, Any] = json.loads(lines.readline(1 << 20))
+                answer: dict[str, Any] = json.loads(lines.readline(1 << 20))
     except (OSError, ValueError) as error:
         raise SandboxError("the sandbox's egress proxy does not respond", str(error) or "it ended") from error
-    if why := told.get("error"):
+    if why := answer.get("error"):
         raise SandboxError("the sandbox's egress proxy was not changed", str(why))
-    return told
+    return answer
 
 
 def allow(folder: Path, hosts: Sequence[str]) -> None:

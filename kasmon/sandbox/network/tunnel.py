@@ -324,13 +324,13 @@ def forward(tunnel: ProxyTunnel, onward: int | None = None) -> None:
     back.join()
 
 
-def _pump(tunnel: ProxyTunnel, here: socket.socket, there: socket.socket, left: int | None) -> None:
-    """Carry bytes from *here* to *there*; with *left*, only that many, and without closing *there* for writing."""
+def _pump(tunnel: ProxyTunnel, source: socket.socket, target: socket.socket, left: int | None) -> None:
+    """Carry bytes from *source* to *target*; with *left*, only that many, and without closing *target* for writing."""
     whole = left is None
     try:
         while left is None or left > 0:
             try:
-                piece = here.recv(PIECE if left is None else min(PIECE, left))
+                piece = source.recv(PIECE if left is None else min(PIECE, left))
             except TimeoutError:
                 if time.monotonic() - tunnel.last_traffic_at < IDLE_S:
                     continue
@@ -338,10 +338,10 @@ def _pump(tunnel: ProxyTunnel, here: socket.socket, there: socket.socket, left: 
             if not piece:
                 break
             tunnel.last_traffic_at = time.monotonic()
-            there.sendall(piece)
+            target.sendall(piece)
             left = None if left is None else left - len(piece)
         if whole:
-            there.shutdown(socket.SHUT_WR)
+            target.shutdown(socket.SHUT_WR)
     except OSError:
         tunnel.cut()
 

@@ -54,13 +54,13 @@ class NoSuchRunError(Exception):
 class ProcessStream:
     """The stream of the process *run*. *said* is called with a stream's name and bytes, each once and in order."""
 
-    def __init__(self, run: str, said: Callable[[str, bytes], None]) -> None:
+    def __init__(self, run: str, on_output: Callable[[str, bytes], None]) -> None:
         self.run = run
         self.code: int | None = None
         """The exit code of the process; None while it runs."""
         self.has: dict[str, int] = {}
         """How many bytes of each stream were received."""
-        self._on_output = said
+        self._on_output = on_output
         self._acknowledged: dict[str, int] = {}
         self._pending = bytearray()
         self._taken: int | None = None
@@ -102,12 +102,12 @@ class ProcessStream:
             self._connection.close()
         self._connection, self.is_joined, self._is_sending_input, self._is_close_sent = None, False, False, False
 
-    def ask(self, what: str, **words: Any) -> None:
+    def ask(self, what: str, **message: Any) -> None:
         """Send a request, if connected; its answer is not awaited."""
         if self._connection is None:
             return
         try:
-            self._connection.sendall(pack_request({"id": what, "type": what, "run": self.run, **words}))
+            self._connection.sendall(pack_request({"id": what, "type": what, "run": self.run, **message}))
         except OSError:
             self.disconnect()
 
@@ -279,7 +279,7 @@ def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[i
             reply = _send_request(connection, "write_volatile", launch_spec.build_file_request(path, content, mode))
             if reply.type != "answer":
                 raise SandboxError(f"{path!r} could not be copied into the sandbox", reply.stderr)
-        words = {
+        message = {
             "run": spec.run,
             "argv": spec.program_launch.argv,
             "variables": {**spec.program_launch.variables, **of_terminal},
@@ -288,14 +288,14 @@ def _start_agent(spec: RemoteLaunchSpec, runtime: SandboxRuntime, size: "tuple[i
             "rows": size[1] if size else 0,
             "notes": launch_spec.NOTES if spec.notes else "",
         }
-        reply = _send_request(connection, "process_start", words)
+        reply = _send_request(connection, "process_start", message)
     if not reply.pid:
         raise NotStartedError(reply.why or reply.stderr or "it gives no reason", reply.code or 1)
     return context
 
 
-def _send_request(connection: AgentConnection, what: str, words: Mapping[str, Any]) -> StreamFrame:
-    connection.send(pack_request({"id": what, "type": what, **words}), ANSWER_S)
+def _send_request(connection: AgentConnection, what: str, message: Mapping[str, Any]) -> StreamFrame:
+    connection.send(pack_request({"id": what, "type": what, **message}), ANSWER_S)
     until = time.monotonic() + ANSWER_S
     try:
         return connection.receive(StreamFrame, until)

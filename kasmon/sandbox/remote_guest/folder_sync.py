@@ -151,8 +151,8 @@ def _remove_entry(handle: int, name: str) -> None:
         os.unlink(name, dir_fd=handle)
         return
     with beneath(handle, name) as lower:
-        here = Path(system.HERE.find_path(lower)).resolve()
-    remove_tree(here)
+        resolved = Path(system.HERE.find_path(lower)).resolve()
+    remove_tree(resolved)
 
 
 def _mode(handle: int, name: str) -> int | None:

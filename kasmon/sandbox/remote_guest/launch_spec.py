@@ -215,11 +215,11 @@ def pop_differences(session_folder: Path) -> tuple[str, ...]:
         taken.unlink()
     except OSError:
         return ()
-    told: list[str] = []
+    differences: list[str] = []
     for line in lines:
         with contextlib.suppress(msgspec.MsgspecError):
-            told.append(clean_line(msgspec.json.decode(line, type=str)))
-    return tuple(told)
+            differences.append(clean_line(msgspec.json.decode(line, type=str)))
+    return tuple(differences)
 
 
 def require_wait(session_folder: Path) -> None:

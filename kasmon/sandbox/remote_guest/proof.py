@@ -16,15 +16,15 @@ from kasmon.sandbox.guest_client.protocol import ConfinementReport
 
 def ours() -> ConfinementReport:
     """Return what a process of this machine would report."""
-    told = os.uname()
-    return ConfinementReport(kernel=f"{told.release} {told.version}", boot=boot(), user=os.getuid())
+    uname = os.uname()
+    return ConfinementReport(kernel=f"{uname.release} {uname.version}", boot=boot(), user=os.getuid())
 
 
-def compare(report: ConfinementReport, here: ConfinementReport) -> tuple[str, ...]:
-    """Return the faults in the guest's report *report*, compared with this machine's *here*, for the user. Pure."""
+def compare(report: ConfinementReport, host: ConfinementReport) -> tuple[str, ...]:
+    """Return the faults in the guest's report *report*, compared with this machine's *host*, for the user. Pure."""
     faults = []
-    is_same_boot = bool(report.boot) and report.boot == here.boot
-    if is_same_boot or (report.kernel == here.kernel and not (report.boot and here.boot)):
+    is_same_boot = bool(report.boot) and report.boot == host.boot
+    if is_same_boot or (report.kernel == host.kernel and not (report.boot and host.boot)):
         faults.append("it runs on this machine's own kernel")
     if report.user == 0:
         faults.append("it runs as root in the sandbox")
@@ -38,8 +38,8 @@ def compare(report: ConfinementReport, here: ConfinementReport) -> tuple[str, ..
 def seen(runtime: SandboxRuntime) -> tuple[bool, tuple[str, ...]] | None:
     """Return whether it is as expected, and the faults; None if the guest cannot report it. Blocks."""
     try:
-        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-            report = inside.report_confinement()
+        with contextlib.closing(GuestChannel(runtime.socket)) as channel:
+            report = channel.report_confinement()
     except KasmonError as error:
         return False, (f"it cannot be inspected: {error.message.rstrip('.')}",)
     if report is None:

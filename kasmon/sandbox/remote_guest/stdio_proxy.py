@@ -229,14 +229,14 @@ class StdioProxy:
     def _is_there(self) -> bool:
         """Whether the sandbox is alive, or its state is unknown now; records its new address."""
         try:
-            there = self._attachment.tier.adopt(self._spec.policy)
-            if there is not None and (known := launch_spec.load_status(self._session_folder)) is not None:
-                launch_spec.store_status(self._session_folder, msgspec.structs.replace(known, runtime=there))
+            runtime = self._attachment.tier.adopt(self._spec.policy)
+            if runtime is not None and (known := launch_spec.load_status(self._session_folder)) is not None:
+                launch_spec.store_status(self._session_folder, msgspec.structs.replace(known, runtime=runtime))
         except SandboxUnreachableError:
             return True
         except (KasmonError, OSError):
             return False
-        return there is not None
+        return runtime is not None
 
     def _force_redraw(self) -> None:
         """Make the agent redraw a screen that was drawn on another terminal, by a resize that lasts a moment."""

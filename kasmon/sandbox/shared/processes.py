@@ -128,7 +128,7 @@ def children(pid: int) -> list[int]:
     """Return the children of *pid*; processes that start meanwhile may be missing."""
     if not TELLS_CHILDREN:
         every = [(int(name), fields(int(name))) for name in os.listdir(PROC) if name.isdecimal()]  # noqa: PTH208
-        return [each for each, told in every if told and int(told[1]) == pid]
+        return [each for each, stat in every if stat and int(stat[1]) == pid]
     found: list[int] = []
     for task in threads(pid):
         with contextlib.suppress(OSError):

@@ -72,12 +72,12 @@ def _runs_on(program: Path, search: str | None, depth: int) -> Iterator[Path]:
     """Yield *program*, the interpreter on its first line, and the interpreter of that, each by its real path."""
     yield program
     with contextlib.suppress(OSError), program.open("rb") as file:
-        words = os.fsdecode(file.readline(FIRST_LINE)).removeprefix("#!").split()
-        if not (file.tell() and words and is_script(program)) or not depth:
+        arguments = os.fsdecode(file.readline(FIRST_LINE)).removeprefix("#!").split()
+        if not (file.tell() and arguments and is_script(program)) or not depth:
             return
-        if Path(words[0]).name == "env":
-            words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-        runner = shutil.which(words[0], path=search) if words else None
+        if Path(arguments[0]).name == "env":
+            arguments = [argument for argument in arguments[1:] if not argument.startswith("-") and "=" not in argument]
+        runner = shutil.which(arguments[0], path=search) if arguments else None
         if runner is not None:
             yield from _environment(Path(runner))
             yield from _runs_on(_real(Path(runner)), search, depth - 1)

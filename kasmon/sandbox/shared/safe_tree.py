@@ -64,7 +64,7 @@ def _stat_all(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
                 path.append((os.open(folder, _FOLDER), []))
                 yield from _stat_entries(*path[-1])
             while path:
-                here, further = path[-1]
+                depth_path, further = path[-1]
                 if not further:
                     os.close(path.pop()[0])
                 elif len(path) >= DEEPEST:
@@ -73,7 +73,7 @@ def _stat_all(folders: tuple[Path, ...]) -> Iterator[os.stat_result | None]:
                 else:
                     name = further.pop()
                     with contextlib.suppress(OSError):
-                        path.append((os.open(name, _FOLDER, dir_fd=here), []))
+                        path.append((os.open(name, _FOLDER, dir_fd=depth_path), []))
                         yield from _stat_entries(*path[-1])
         finally:
             for handle, _ in path:
@@ -105,8 +105,8 @@ def copy(
     left = [limit_bytes, limit_entries]
     target.mkdir(mode=0o700)
     try:
-        with _open_folder(source) as here, _open_folder(target) as there:
-            _copy_folder(here, there, owner, left, source, is_exact=is_exact)
+        with _open_folder(source) as source_fd, _open_folder(target) as target_fd:
+            _copy_folder(source_fd, target_fd, owner, left, source, is_exact=is_exact)
         os.chown(target, *owner, follow_symlinks=False)
     except BaseException:
         remove_tree(target)
@@ -123,37 +123,39 @@ def _open_folder(path: str | Path, below: int | None = None) -> Iterator[int]:
 
 
 def _copy_folder(
-    here: int, there: int, owner: tuple[int, int], left: list[int], source: Path, *, is_exact: bool
+    source_fd: int, target_fd: int, owner: tuple[int, int], left: list[int], source: Path, *, is_exact: bool
 ) -> None:
-    for name in os.listdir(here):
-        facts = os.stat(name, dir_fd=here, follow_symlinks=False)
+    for name in os.listdir(source_fd):
+        facts = os.stat(name, dir_fd=source_fd, follow_symlinks=False)
         left[0] -= facts.st_size if stat.S_ISREG(facts.st_mode) else 0
         left[1] -= 1
         if min(left) < 0:
             raise RefusedError(f"{str(source)!r} is too large to be copied.")
         if stat.S_ISDIR(facts.st_mode):
-            os.mkdir(name, mode=0o700, dir_fd=there)
-            with _open_folder(name, here) as from_, _open_folder(name, there) as to:
+            os.mkdir(name, mode=0o700, dir_fd=target_fd)
+            with _open_folder(name, source_fd) as from_, _open_folder(name, target_fd) as to:
                 _copy_folder(from_, to, owner, left, source, is_exact=is_exact)
         elif stat.S_ISLNK(facts.st_mode):
-            os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
+            os.symlink(os.readlink(name, dir_fd=source_fd), name, dir_fd=target_fd)
         elif stat.S_ISREG(facts.st_mode):
-            _copy_file(name, here, there, facts.st_mode)
+            _copy_file(name, source_fd, target_fd, facts.st_mode)
         else:
             continue
-        os.chown(name, *owner, dir_fd=there, follow_symlinks=False)
+        os.chown(name, *owner, dir_fd=target_fd, follow_symlinks=False)
         if is_exact:
             if not stat.S_ISLNK(facts.st_mode):
-                os.chmod(name, stat.S_IMODE(facts.st_mode) & 0o777, dir_fd=there)
-            os.utime(name, ns=(facts.st_atime_ns, facts.st_mtime_ns), dir_fd=there, follow_symlinks=False)
+                os.chmod(name, stat.S_IMODE(facts.st_mode) & 0o777, dir_fd=target_fd)
+            os.utime(name, ns=(facts.st_atime_ns, facts.st_mtime_ns), dir_fd=target_fd, follow_symlinks=False)
 
 
-def _copy_file(name: str, here: int, there: int, mode: int) -> None:
-    from_ = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+def _copy_file(name: str, source_fd: int, target_fd: int, mode: int) -> None:
+    from_ = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source_fd)
     with os.fdopen(from_, "rb") as source:
         if not stat.S_ISREG(os.fstat(from_).st_mode):
             return
-        to = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | (mode & 0o100), dir_fd=there)
+        to = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 | (mode & 0o100), dir_fd=target_fd
+        )
         with os.fdopen(to, "wb") as target:
             shutil.copyfileobj(source, target, 1 << 20)
 
@@ -167,53 +169,53 @@ def give(top: Path, owner: tuple[int, int]) -> None:
         OSError: if that fails; part of it may have the new owner then.
     """
     if stat.S_ISDIR(top.lstat().st_mode):
-        with _open_folder(top) as here:
-            _give_folder(here, owner)
+        with _open_folder(top) as folder_fd:
+            _give_folder(folder_fd, owner)
     os.chown(top, *owner, follow_symlinks=False)
 
 
-def _give_folder(here: int, owner: tuple[int, int]) -> None:
-    for name, facts in _entries(here):
+def _give_folder(folder_fd: int, owner: tuple[int, int]) -> None:
+    for name, facts in _entries(folder_fd):
         if stat.S_ISDIR(facts.st_mode):
-            with _open_folder(name, here) as below:
+            with _open_folder(name, folder_fd) as below:
                 _give_folder(below, owner)
-        os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
+        os.chown(name, *owner, dir_fd=folder_fd, follow_symlinks=False)
 
 
 def is_same(copied: Path, source: Path) -> bool:
     """Whether the folder *copied* equals what `copy` would make of *source* now; false if that is unknown."""
     try:
-        with _open_folder(source) as here, _open_folder(copied) as there:
-            return _same_folder(here, there)
+        with _open_folder(source) as source_fd, _open_folder(copied) as target_fd:
+            return _same_folder(source_fd, target_fd)
     except (OSError, RecursionError):
         return False
 
 
-def _same_folder(here: int, there: int) -> bool:
-    wanted = {name: facts for name, facts in _entries(here) if _kind(facts) in _COPIED}
-    found = dict(_entries(there))
+def _same_folder(source_fd: int, target_fd: int) -> bool:
+    wanted = {name: facts for name, facts in _entries(source_fd) if _kind(facts) in _COPIED}
+    found = dict(_entries(target_fd))
     if wanted.keys() != found.keys():
         return False
     for name, facts in wanted.items():
         if _kind(facts) != _kind(found[name]):
             return False
         if stat.S_ISDIR(facts.st_mode):
-            with _open_folder(name, here) as from_, _open_folder(name, there) as to:
+            with _open_folder(name, source_fd) as from_, _open_folder(name, target_fd) as to:
                 if not _same_folder(from_, to):
                     return False
         elif stat.S_ISLNK(facts.st_mode):
-            if os.readlink(name, dir_fd=here) != os.readlink(name, dir_fd=there):
+            if os.readlink(name, dir_fd=source_fd) != os.readlink(name, dir_fd=target_fd):
                 return False
-        elif facts.st_size != found[name].st_size or not _same_file(name, here, there):
+        elif facts.st_size != found[name].st_size or not _same_file(name, source_fd, target_fd):
             return False
     return True
 
 
-def _same_file(name: str, here: int, there: int) -> bool:
+def _same_file(name: str, source_fd: int, target_fd: int) -> bool:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with (
-        os.fdopen(os.open(name, flags, dir_fd=here), "rb") as source,
-        os.fdopen(os.open(name, flags, dir_fd=there), "rb") as copied,
+        os.fdopen(os.open(name, flags, dir_fd=source_fd), "rb") as source,
+        os.fdopen(os.open(name, flags, dir_fd=target_fd), "rb") as copied,
     ):
         while piece := source.read(1 << 20):
             if piece != copied.read(1 << 20):
@@ -239,43 +241,43 @@ def remove_tree(top: Path) -> None:
         OSError: if something cannot be removed.
     """
     try:
-        here = _open_accessible(os.fspath(top), None)
+        folder_fd = _open_accessible(os.fspath(top), None)
     except FileNotFoundError:
         return
     try:
         count = 0
-        while names := os.listdir(here):  # noqa: PTH208 (of a handle)
+        while names := os.listdir(folder_fd):  # noqa: PTH208 (of a handle)
             for name in names:
-                if not stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
-                    os.unlink(name, dir_fd=here)
+                if not stat.S_ISDIR(os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=folder_fd)
                     continue
-                count = _empty(name, here, count)
-                os.rmdir(name, dir_fd=here)
+                count = _empty(name, folder_fd, count)
+                os.rmdir(name, dir_fd=folder_fd)
     finally:
-        os.close(here)
+        os.close(folder_fd)
     top.rmdir()
 
 
 def _empty(name: str, top: int, count: int) -> int:
     """Empty the folder *name* in *top*; its folders are moved to *top*, with names numbered from *count*."""
-    here = _open_accessible(name, top)
+    folder_fd = _open_accessible(name, top)
     try:
-        for each in os.listdir(here):  # noqa: PTH208 (of a handle)
-            if stat.S_ISDIR(os.stat(each, dir_fd=here, follow_symlinks=False).st_mode):
-                os.close(_open_accessible(each, here))  # a folder without write permission cannot be moved
-                count = _move_up(each, here, top, count)
+        for each in os.listdir(folder_fd):  # noqa: PTH208 (of a handle)
+            if stat.S_ISDIR(os.stat(each, dir_fd=folder_fd, follow_symlinks=False).st_mode):
+                os.close(_open_accessible(each, folder_fd))  # a folder without write permission cannot be moved
+                count = _move_up(each, folder_fd, top, count)
             else:
-                os.unlink(each, dir_fd=here)
+                os.unlink(each, dir_fd=folder_fd)
     finally:
-        os.close(here)
+        os.close(folder_fd)
     return count
 
 
-def _move_up(name: str, here: int, top: int, count: int) -> int:
+def _move_up(name: str, folder_fd: int, top: int, count: int) -> int:
     while True:
         count += 1
         try:
-            os.rename(name, f".{count}", src_dir_fd=here, dst_dir_fd=top)
+            os.rename(name, f".{count}", src_dir_fd=folder_fd, dst_dir_fd=top)
         except OSError as error:
             if error.errno not in _TAKEN:
                 raise

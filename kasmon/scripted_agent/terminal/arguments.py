@@ -31,17 +31,17 @@ def read(argv: list[str]) -> Arguments | None:
     arguments = Arguments()
     rest = list(argv)
     while rest:
-        word = rest.pop(0)
-        if word in ("-h", "--help"):
+        argument = rest.pop(0)
+        if argument in ("-h", "--help"):
             return None
-        if word in ("--seed", "--speed", "-c"):
+        if argument in ("--seed", "--speed", "-c"):
             if not rest:
-                raise UnusableArguments(f"{word!r} needs a value behind it.")
-            arguments = _with(arguments, word, rest.pop(0))
-        elif word.startswith("-"):
-            raise UnusableArguments(f"there is no option {word!r}. See --help.")
+                raise UnusableArguments(f"{argument!r} needs a value behind it.")
+            arguments = _with(arguments, argument, rest.pop(0))
+        elif argument.startswith("-"):
+            raise UnusableArguments(f"there is no option {argument!r}. See --help.")
         else:
-            arguments = arguments._replace(script=_file(word))
+            arguments = arguments._replace(script=_file(argument))
     return arguments
 
 

@@ -99,8 +99,8 @@ class Keyboard:
                 return None
             self._pending.clear()  # a sequence without an end: noise
             return []
-        name = _named(match[1], match[2]) if match.re is CSI else None
-        del self._pending[: match.end()]  # after `_named`: a match reads its groups lazily from the buffer
+        name = _parse_named(match[1], match[2]) if match.re is CSI else None
+        del self._pending[: match.end()]  # after `_parse_named`: a match reads its groups lazily from the buffer
         return [Key(name)] if name else []
 
     def _pop_paste(self) -> list[Key] | None:
@@ -127,22 +127,22 @@ class Keyboard:
         return keys
 
 
-def _named(parameters: bytes, final: bytes) -> str | None:
+def _parse_named(parameters: bytes, final: bytes) -> str | None:
     """Return the key of a control sequence: cursor keys, and keys with modifiers in kitty's and xterm's encoding."""
     is_plain = re.fullmatch(rb"[0-9:;]{1,40}", parameters) is not None
     numbers = [int(part.split(b":")[0] or b"0") for part in parameters.split(b";")] if is_plain else []
     if final in FINALS:
         return FINALS[final]
     if final == b"~" and numbers[:1] == [27] and len(numbers) == 3:
-        return _modified(numbers[2], numbers[1])
+        return _parse_modified(numbers[2], numbers[1])
     if final == b"~" and numbers:
         return TILDES.get(numbers[0])
     if final == b"u" and numbers:
-        return _modified(numbers[0], numbers[1] if len(numbers) > 1 else 1)
+        return _parse_modified(numbers[0], numbers[1] if len(numbers) > 1 else 1)
     return None
 
 
-def _modified(code: int, modifiers: int) -> str | None:
+def _parse_modified(code: int, modifiers: int) -> str | None:
     if code == 13:
         return "newline" if modifiers > 1 else "enter"
     if (modifiers - 1) & 4 and ord("a") <= code <= ord("z"):

@@ -140,9 +140,9 @@ class Program:
             self._terminal.give_back()
             kill_self(signal.Signals[ended.signal])
 
-    def _end(self, code: int, words: str) -> None:
+    def _end(self, code: int, message: str) -> None:
         self._terminal.write(CLEAR_STATE)
-        self._terminal.last_words = words
+        self._terminal.last_words = message
         self._exit = code
 
     def _listen(self, limit_s: float | None) -> None:
@@ -210,8 +210,8 @@ class Program:
     def _scroll(self, *, up: bool) -> None:
         columns, rows = self._terminal.size()
         page = max(1, rows // 2)
-        there = len(self._transcript.tail(columns, page, self._above + page)) if up else 0
-        self._above = self._above + there if up else max(0, self._above - page)
+        rows_above = len(self._transcript.tail(columns, page, self._above + page)) if up else 0
+        self._above = self._above + rows_above if up else max(0, self._above - page)
 
     def _show(self) -> None:
         """Draw, then report a changed state to the terminal: a reader of the report finds that state on the screen."""
@@ -236,11 +236,11 @@ class Program:
             below, cursor = self._box.rows(columns, max(1, min(BOX_ROWS, height - 3)))
         if height > len(below) + 3:
             below = [*below, _line(SURE if self._confirms_end else HINT, Token.FAINT, columns)]
-        room = height - len(below)
+        rows_left = height - len(below)
         queued = f" · {self._actor.queued} waiting" if self._actor.queued else ""
-        bar = [BAR + f" scripted agent · {state}{queued} "[:columns]] if room > 1 else []
-        rule = [_line("─" * columns, Token.BOUNDARY, columns)] if room > 2 else []
-        body = room - len(bar) - len(rule)
+        bar = [BAR + f" scripted agent · {state}{queued} "[:columns]] if rows_left > 1 else []
+        rule = [_line("─" * columns, Token.BOUNDARY, columns)] if rows_left > 2 else []
+        body = rows_left - len(bar) - len(rule)
         transcript_rows = self._transcript.tail(columns, body, self._above) if body > 0 else []
         lines = [*transcript_rows, *[BLANK] * (body - len(transcript_rows)), *rule, *below]
         rows = [*bar, *(paint(line, self._colours) for line in lines)]

@@ -51,10 +51,10 @@ class RawTerminal:
 
     def give_back(self) -> None:
         """Restore the terminal; idempotent, and silent if it is gone."""
-        words = f"{self.last_words}\r\n" if self.last_words else ""
+        message = f"{self.last_words}\r\n" if self.last_words else ""
         self.last_words = ""
         with contextlib.suppress(Hangup):
-            self.write(GIVE_BACK + words)
+            self.write(GIVE_BACK + message)
         with contextlib.suppress(termios.error):
             termios.tcsetattr(self._in, termios.TCSANOW, self._saved_attributes)
 

@@ -69,9 +69,9 @@ def update(
         RefusedError: if files that git ignores would be overwritten.
     """
     _check_update(path, base, how)
-    words = (*REBASE, base) if how == "rebase" else (*MERGE, "-m", message, base)
+    arguments = (*REBASE, base) if how == "rebase" else (*MERGE, "-m", message, base)
     try:
-        git_as_user(path, *words)
+        git_as_user(path, *arguments)
     except KasmonError as error:
         files = list_names(path, "diff", "--name-only", "--diff-filter=U", "-z")
         is_unfinished = bool(find_operation(git_folders(path)[0]))
@@ -87,9 +87,9 @@ def update(
 
 def push(path: Path, branch: str, remote: str, target: str, replaces: str = "") -> None:
     """Push *branch* to the branch *target* of *remote*; *replaces* is the commit that it may overwrite there."""
-    words = ["--quiet", "--no-follow-tags", "--set-upstream"]
-    words += [f"--force-with-lease={target}:{replaces}"] if replaces else []
-    git_as_user(path, "push", *words, "--", remote, f"{HEADS}{branch}:{HEADS}{target}")
+    arguments = ["--quiet", "--no-follow-tags", "--set-upstream"]
+    arguments += [f"--force-with-lease={target}:{replaces}"] if replaces else []
+    git_as_user(path, "push", *arguments, "--", remote, f"{HEADS}{branch}:{HEADS}{target}")
 
 
 class BaseRemote(NamedTuple):
@@ -126,9 +126,9 @@ def find_base_remote(path: Path, base_ref: str) -> BaseRemote:
 
 def fetch(path: Path, source: BaseRemote, limit_s: float = FETCH_S) -> None:
     """Fetch *source* with the user's credentials; only its own ref changes, and nothing if that fails."""
-    words = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
+    arguments = ("--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
     refs = f"+{HEADS}{source.branch}:{source.ref}"
-    git_as_user(path, "fetch", *words, "--no-auto-maintenance", "--", source.remote, refs, limit_s=limit_s)
+    git_as_user(path, "fetch", *arguments, "--no-auto-maintenance", "--", source.remote, refs, limit_s=limit_s)
 
 
 def fetched_base(path: Path, state: BranchState, source: BaseRemote) -> str:
@@ -218,8 +218,8 @@ def _check_update(path: Path, base: str, how: Literal["rebase", "merge"]) -> Non
         )
 
 
-def _list_files(path: Path, verb: str, *words: str) -> list[str]:
-    return sorted({*list_names(path, verb, "--name-only", "--no-renames", "-z", *words)})
+def _list_files(path: Path, verb: str, *arguments: str) -> list[str]:
+    return sorted({*list_names(path, verb, "--name-only", "--no-renames", "-z", *arguments)})
 
 
 def _list_overwritten(target: Path, names: Iterable[str], changed: Collection[str] = ()) -> list[str]:

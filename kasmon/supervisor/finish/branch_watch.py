@@ -117,7 +117,7 @@ async def _report_changes(
 
         changed.put_nowait(None)
         trees = await asyncio.to_thread(_trees, before)
-        tops, refs = await asyncio.to_thread(_watched, trees)
+        tops, refs = await asyncio.to_thread(_list_watched, trees)
         folders = frozenset([*tops, *refs])
         try:
             async with contextlib.aclosing(watch.follow(folders, is_over, _is_relevant)) as reports:
@@ -130,7 +130,7 @@ async def _report_changes(
             await asyncio.sleep(POLL_S)
 
 
-def _watched(trees: Mapping[SessionId, SessionWorktree]) -> tuple[frozenset[str], frozenset[str]]:
+def _list_watched(trees: Mapping[SessionId, SessionWorktree]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the worktrees that exist, and the folders where git stores their refs and indexes."""
     tops, refs = set[str](), set[str]()
     for path in {tree.path for tree in trees.values()}:

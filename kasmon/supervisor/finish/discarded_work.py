@@ -133,6 +133,6 @@ def _store_files(store: Path, path: Path, shared: Path, tip: str) -> str:
     return _run(store, "commit-tree", *parents, "-m", "files", tree)
 
 
-def _run(store: Path, *words: str, given: str = "", work_tree: Path | None = None) -> str:
-    output = call_git(store, *words, given=given.encode("utf-8", "surrogateescape"), work_tree=work_tree, of=OF)
+def _run(store: Path, *arguments: str, given: str = "", work_tree: Path | None = None) -> str:
+    output = call_git(store, *arguments, given=given.encode("utf-8", "surrogateescape"), work_tree=work_tree, of=OF)
     return output.decode("utf-8", "replace").strip()

@@ -156,9 +156,9 @@ def _redactor(paths: Paths, session: Session) -> Redactor:
     return redactor
 
 
-def _decode(program: str, said: str) -> Any:
+def _decode(program: str, output: str) -> Any:
     try:
-        return msgspec.json.decode(said)
+        return msgspec.json.decode(output)
     except msgspec.DecodeError as error:
         raise UnavailableError(f"`{program}` printed something else than expected: {error}.") from error
 
@@ -169,9 +169,9 @@ def _of_github(path: Path, request: PullRequest) -> Feedback:
     seen = _decode("gh pr view", run_client(path, "gh", "pr", "view", number, "--json", fields))
     address = urlsplit(request.url)
     owner, name = [*address.path.strip("/").split("/"), "", ""][:2]
-    words = ("-f", f"owner={owner}", "-f", f"name={name}", "-F", f"number={number}", "-f", f"query={THREADS}")
-    said = run_client(path, "gh", "api", "graphql", "--hostname", address.hostname or "", *words)
-    answer = _decode("gh api graphql", said)
+    arguments = ("-f", f"owner={owner}", "-f", f"name={name}", "-F", f"number={number}", "-f", f"query={THREADS}")
+    output = run_client(path, "gh", "api", "graphql", "--hostname", address.hostname or "", *arguments)
+    answer = _decode("gh api graphql", output)
     try:
         threads = answer["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
         failed = [each for each in seen["statusCheckRollup"] or () if _result(each) in FAILED]

@@ -169,7 +169,7 @@ def plan_finish(paths: Paths, session: Session, request: FinishRequest, fleet: F
             remote, branch = _push_target(path, state)
             found, why = find_pull_request(paths, path, remote, branch, time.time())
             plan = msgspec.structs.replace(plan, pull_request=found, pull_request_why=why)
-        return msgspec.structs.replace(plan, steps=tuple(_left(session, plan)))
+        return msgspec.structs.replace(plan, steps=tuple(_list_open_steps(session, plan)))
     _check_state(plan)
     if request.update and request.fetches:
         plan = msgspec.structs.replace(plan, source=find_base_remote(path, state.base_ref))
@@ -327,7 +327,7 @@ def _steps(plan: PlannedFinish) -> Iterator[FinishStep]:
         yield FinishStep(action="discard", text=text)
 
 
-def _left(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
+def _list_open_steps(session: Session, plan: PlannedFinish) -> Iterator[FinishStep]:
     """Yield what is left to do of a branch, each with the option that does it."""
     state, pull_request = plan.state, plan.pull_request
     start = f"kasmon finish {session.id}"

@@ -196,8 +196,8 @@ class _CheckFolder:
         git(self._top, "clean", "-fdq")
         try:
             for head in heads:
-                words = ("merge", "--quiet", "--no-ff", "-m", "trial", head)
-                git(self._top, *words, settings=TRIAL)
+                arguments = ("merge", "--quiet", "--no-ff", "-m", "trial", head)
+                git(self._top, *arguments, settings=TRIAL)
             for check in checks:
                 run_command(check, self._top, CHECK_S, "check", lambda text: None)
         except KasmonError as error:

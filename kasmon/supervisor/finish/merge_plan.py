@@ -236,8 +236,8 @@ def _trials(path: Path) -> Iterator[Callable[[str, str], tuple[str, tuple[str, .
                 raise RefusedError("git cannot merge the branches: their commits have nothing in common.")
             if files:
                 return "", files
-            words = ("commit-tree", tree, "-p", one, "-p", other, "-m", "trial")
-            return git(path, *words, settings=TRIAL, new_objects=new).strip(), ()
+            arguments = ("commit-tree", tree, "-p", one, "-p", other, "-m", "trial")
+            return git(path, *arguments, settings=TRIAL, new_objects=new).strip(), ()
 
         yield merge
 

@@ -93,15 +93,15 @@ def create_pull_request(
     """
     program = find_program(path, remote)
     if program == "gh":
-        words = ["pr", "create", "--head", request.branch, "--base", request.base, "--title", title, "--body", text]
+        arguments = ["pr", "create", "--head", request.branch, "--base", request.base, "--title", title, "--body", text]
     else:
-        words = ["mr", "create", "--source-branch", request.branch, "--target-branch", request.base]
-        words += ["--title", title, "--description", text, "--yes"]
-    said = run_client(path, program, *words, *(["--draft"] if request.is_draft else []))
-    match = next((found for line in reversed(said.splitlines()) if (found := NUMBER.search(line))), None)
+        arguments = ["mr", "create", "--source-branch", request.branch, "--target-branch", request.base]
+        arguments += ["--title", title, "--description", text, "--yes"]
+    output = run_client(path, program, *arguments, *(["--draft"] if request.is_draft else []))
+    match = next((found for line in reversed(output.splitlines()) if (found := NUMBER.search(line))), None)
     if match is None:
         raise UnavailableError(
-            f"`{program}` printed no address of the request that it created: {clean_line(said)[:300]!r}."
+            f"`{program}` printed no address of the request that it created: {clean_line(output)[:300]!r}."
         )
     made = msgspec.structs.replace(request, number=int(match[1]), url=match[0].strip())
     file = stored_file(paths, path)
@@ -176,16 +176,18 @@ def _list(path: Path, remote: str) -> tuple[PullRequest, ...]:
     """Read the pull requests of the repository, newest first."""
     program = find_program(path, remote)
     if program == "gh":
-        words = ["pr", "list", "--state", "all", "--limit", str(MOST), "--json", GH_FIELDS]
+        arguments = ["pr", "list", "--state", "all", "--limit", str(MOST), "--json", GH_FIELDS]
     else:
-        words = ["mr", "list", "--all", "--per-page", str(MOST), "--output", "json"]
-    said = run_client(path, program, *words)
+        arguments = ["mr", "list", "--all", "--per-page", str(MOST), "--output", "json"]
+    output = run_client(path, program, *arguments)
     try:
-        rows = msgspec.json.decode(said, type=list[dict[str, Any]])
+        rows = msgspec.json.decode(output, type=list[dict[str, Any]])
         found = [_of_github(row) if program == "gh" else _of_gitlab(row) for row in rows]
         return msgspec.json.decode(msgspec.json.encode(found), type=tuple[PullRequest, ...])  # each field has its type
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UnavailableError(f"`{program} {words[0]} list` printed something else than expected: {error}.") from error
+        raise UnavailableError(
+            f"`{program} {arguments[0]} list` printed something else than expected: {error}."
+        ) from error
 
 
 def _of_github(row: dict[str, Any]) -> PullRequest:

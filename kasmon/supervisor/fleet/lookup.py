@@ -34,8 +34,8 @@ def find(fleet: Fleet, requested: str) -> Session:
             return session
     named = [session for session in fleet.sessions if session.name == requested]
     machine, _, own = requested.partition(":")
-    there = [each for each in fleet.sessions if each.via and each.via == machine and own in (each.name, each.id)]
-    named = [session for session in named if not session.via] or named or there
+    matches = [each for each in fleet.sessions if each.via and each.via == machine and own in (each.name, each.id)]
+    named = [session for session in named if not session.via] or named or matches
     prefixed = [session for session in fleet.sessions if session.id.startswith(requested)]
     candidates = named or (prefixed if len(requested) >= PREFIX_LENGTH else [])
     if not candidates:

@@ -82,7 +82,7 @@ class LivenessProbe:
             name
             for name in before.keys() | machines.keys()
             if (now := machines.get(name)) is not (was := before.get(name))
-            and (now is None or was is None or _shown(now) != _shown(was))
+            and (now is None or was is None or _find_shown_state(now) != _find_shown_state(was))
         }
 
     def clock_offset_s(self, machine: str) -> float:
@@ -136,7 +136,7 @@ class LivenessProbe:
             return session.since
 
 
-def _shown(machine: MachineStatus) -> tuple[str, float]:
+def _find_shown_state(machine: MachineStatus) -> tuple[str, float]:
     return machine.why_unreachable, machine.presence.clock_offset_s
 
 

@@ -42,7 +42,7 @@ def held_plan(config: Config, of_plan: Iterable[Session], sessions: Iterable[Ses
 
 def require_budget(config: Config, session: Session | None, sessions: Sequence[Session]) -> None:
     """Raise `RefusedError` if a budget is used up that a prompt to *session* would add to; None is a new session."""
-    for use in _concerned(config, session, sessions):
+    for use in _list_uses(config, session, sessions):
         if use.is_used_up:
             raise RefusedError(
                 f"{use.text} is used, so no prompt is sent.",
@@ -55,10 +55,10 @@ def find_warnings(paths: Paths, session: Session) -> list[str]:
     config = load_or_default(paths)
     if config.budget == BudgetConfig():
         return []
-    found = _concerned(config, session, read_fleet(paths).sessions)
+    found = _list_uses(config, session, read_fleet(paths).sessions)
     return [use.text for use in found if use.share >= WARN_SHARE]
 
 
-def _concerned(config: Config, session: Session | None, sessions: Sequence[Session]) -> list[BudgetUse]:
+def _list_uses(config: Config, session: Session | None, sessions: Sequence[Session]) -> list[BudgetUse]:
     found = uses(budgets_of(config), sessions, time.time())
     return of_session(found, session) if session is not None else [use for use in found if not use.subject]

@@ -40,9 +40,9 @@ def main(argv: Sequence[str]) -> int:
     """Do as `finish_log_in`; *argv* are the ids of the session and of its log-in."""
     if len(argv) != 2:
         return UsageError.exit_code
-    here = begin_process()
+    paths = begin_process()
     try:
-        asyncio.run(finish_log_in(here, SessionId(argv[0]), SessionId(argv[1])))
+        asyncio.run(finish_log_in(paths, SessionId(argv[0]), SessionId(argv[1])))
     except KasmonError as error:
         log.warning("%s", error)
         return error.exit_code

@@ -44,13 +44,13 @@ def main(argv: Sequence[str]) -> int:
     """Resume sessions until none is left; 0 also if another process does it."""
     if argv:
         return UsageError.exit_code
-    here = begin_process()
+    paths = begin_process()
 
     def is_over() -> bool:
-        config = load_or_default(here, log.warning)
-        return not is_resumer_needed(here, config, read_fleet(here).sessions)
+        config = load_or_default(paths, log.warning)
+        return not is_resumer_needed(paths, config, read_fleet(paths).sessions)
 
-    return run_work(here.limits, here.resumer_lock, lambda: Resumer(here).run(), is_over)
+    return run_work(paths.limits, paths.resumer_lock, lambda: Resumer(paths).run(), is_over)
 
 
 def policy_of(limits: Limits) -> ResumePolicy:

@@ -147,12 +147,12 @@ def _start(
     name = check_name(request.name)
     if name.startswith("-"):
         raise UsageError(f"{name!r} is not a valid session name.", hint="Begin it with a letter.")
-    words = ["new", name, f"--agent={agent}", "--prompt=-", by, "--json"]
-    words += [f"--dir={request.folder}"] if request.folder else []
-    words += [] if request.worktree is None else ["--worktree" if request.worktree else "--no-worktree"]
-    words += [] if request.sandbox is None else [f"--sandbox={request.sandbox}"]
+    arguments = ["new", name, f"--agent={agent}", "--prompt=-", by, "--json"]
+    arguments += [f"--dir={request.folder}"] if request.folder else []
+    arguments += [] if request.worktree is None else ["--worktree" if request.worktree else "--no-worktree"]
+    arguments += [] if request.sandbox is None else [f"--sandbox={request.sandbox}"]
     with agents.starting(paths, actor, inherited):
-        yield MachineCommand(tuple(words), prompt.encode(), actor.session)
+        yield MachineCommand(tuple(arguments), prompt.encode(), actor.session)
 
 
 def require_machine(allowed: tuple[str, ...], machine: str) -> None:

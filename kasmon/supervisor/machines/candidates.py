@@ -26,19 +26,19 @@ def machines_in_use(fleet: Fleet) -> tuple[str, ...]:
 
 def find_machines(ssh: Sequence[str], fleet: Fleet) -> tuple[str, ...]:
     """Return those in use, then those named in the config of *ssh* (the program with its arguments). Blocks."""
-    names = (name for name in _named(config_of(ssh), 0) if HOST.fullmatch(name))  # patterns are excluded
+    names = (name for name in _list_hosts(config_of(ssh), 0) if HOST.fullmatch(name))  # patterns are excluded
     return tuple(dict.fromkeys((*machines_in_use(fleet), *islice(names, MOST))))
 
 
 def config_of(ssh: Sequence[str]) -> Path:
     """Return the config file that *ssh* reads: the one after `-F`, else the user's own."""
-    for word, after in zip(ssh, [*ssh[1:], ""], strict=True):
-        if word.startswith("-F") and (path := word[2:] or after):
+    for argument, after in zip(ssh, [*ssh[1:], ""], strict=True):
+        if argument.startswith("-F") and (path := argument[2:] or after):
             return Path(path)
     return Path.home() / ".ssh" / "config"
 
 
-def _named(config: Path, depth: int) -> Iterator[str]:
+def _list_hosts(config: Path, depth: int) -> Iterator[str]:
     """Yield the words on the `Host` lines of *config* and of the files that it includes; some are patterns."""
     try:
         if depth > DEEPEST or not config.is_file() or config.stat().st_size > LARGEST_BYTES:
@@ -50,17 +50,17 @@ def _named(config: Path, depth: int) -> Iterator[str]:
         if (line_match := LINE.match(line)) is None:
             continue
         try:
-            words = shlex.split(line_match[2], comments=True)
+            hosts = shlex.split(line_match[2], comments=True)
         except ValueError:
             continue
         if line_match[1].lower() == "host":
-            yield from words
+            yield from hosts
         else:
-            for word in words:
-                yield from _included(word, depth)
+            for host in hosts:
+                yield from _list_included(host, depth)
 
 
-def _included(pattern: str, depth: int) -> Iterator[str]:
+def _list_included(pattern: str, depth: int) -> Iterator[str]:
     path = Path(pattern).expanduser()
     base = Path(path.anchor) if path.is_absolute() else Path.home() / ".ssh"
     pattern = str(path.relative_to(path.anchor)) if path.is_absolute() else str(path)
@@ -69,4 +69,4 @@ def _included(pattern: str, depth: int) -> Iterator[str]:
     except (OSError, ValueError, NotImplementedError):
         return
     for file in files:
-        yield from _named(file, depth + 1)
+        yield from _list_hosts(file, depth + 1)

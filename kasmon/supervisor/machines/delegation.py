@@ -72,8 +72,8 @@ async def start_there(paths: Paths, machine: str, new: NewSession) -> SessionId:
         KasmonError: why it was not started, as `kasmon new` reports it there.
     """
     await run_in_thread(require_undrained, paths, machine)
-    words = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
-    output = await run_in_thread(run, paths, machine, words, new.prompt.encode())
+    arguments = ["new", new.name, *_options(new), "--json", *(["--", *new.argv] if new.argv else [])]
+    output = await run_in_thread(run, paths, machine, arguments, new.prompt.encode())
     session = started_session(machine, output)
     await wait_for_copy(paths, session, lambda now: now is not None)
     await run_in_thread(start_companions, paths)

@@ -59,8 +59,8 @@ def _check_only_rewrite_lacks(paths: Paths, session: Session, request: FinishReq
 
 
 def _plan(paths: Paths, session: Session, request: FinishRequest) -> PlannedFinish:
-    words = ("finish", session.id, *_options(request), *(() if request.is_empty else ("--dry-run",)))
-    found = parse_reply(session.via, run_for(paths, session, *words), _Plan)
+    arguments = ("finish", session.id, *_options(request), *(() if request.is_empty else ("--dry-run",)))
+    found = parse_reply(session.via, run_for(paths, session, *arguments), _Plan)
     state = found.branch
     tree = session.worktree or SessionWorktree(
         path=session.workdir.removeprefix(f"{session.via}:"), branch=state.name, base=state.base, source=""
@@ -87,10 +87,10 @@ def finish(paths: Paths, session: Session, plan: PlannedFinish) -> FinishResult:
         RemoteUnreachableError: if the machine is not connected; or if it is unknown whether it was done.
         KasmonError: why it was not done, as the command reports it.
     """
-    words = ["finish", session.id, *_options(plan.request), f"--digest={plan.digest}"]
+    arguments = ["finish", session.id, *_options(plan.request), f"--digest={plan.digest}"]
     if plan.request.discards:
-        words.append(f"--confirm-name={session.name or plan.state.name}")
-    output = run_for(paths, session, *words, shows="left_conflicts")
+        arguments.append(f"--confirm-name={session.name or plan.state.name}")
+    output = run_for(paths, session, *arguments, shows="left_conflicts")
     result = parse_reply(session.via, output, _Result)
     return FinishResult(
         done=result.done,

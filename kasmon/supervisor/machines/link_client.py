@@ -155,7 +155,7 @@ def parse_reply(machine: str, output: bytes, kind: type[Value]) -> Value:
     Raises `UnavailableError` if it is none, as another version of kasmon may print it.
     """
     try:
-        return msgspec.convert(_cleaned(msgspec.json.decode(output)), kind)
+        return msgspec.convert(_clean(msgspec.json.decode(output)), kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnavailableError(
             f"the answer of {machine!r} cannot be read: {error}.",
@@ -174,12 +174,12 @@ def parse_receipt(machine: str, output: bytes) -> Receipt:
     return parse_reply(machine, known, Receipt)
 
 
-def _cleaned(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return clean_lines(value)
     if isinstance(value, dict):
-        return {name: _cleaned(each) for name, each in value.items()}
-    return [_cleaned(each) for each in value] if isinstance(value, list) else value
+        return {name: _clean(each) for name, each in value.items()}
+    return [_clean(each) for each in value] if isinstance(value, list) else value
 
 
 class _ErrorFields(msgspec.Struct, frozen=True):

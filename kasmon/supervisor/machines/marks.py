@@ -82,18 +82,18 @@ def read_own_marks(
     paths: Paths, config: Config, sessions: Sequence[Session], branches: Mapping[SessionId, BranchState]
 ) -> dict[SessionId, SessionMarks]:
     """Return the marks of the sessions of this machine among *sessions*; *branches* were read before. Blocks."""
-    here = [each for each in sessions if not each.via]
-    hits = CollisionDetector().sweep(each for each in here if each.exists and not each.adopted).hits
+    own_sessions = [each for each in sessions if not each.via]
+    hits = CollisionDetector().sweep(each for each in own_sessions if each.exists and not each.adopted).hits
     profiles = programs(config)
     found = {}
-    for session in here:
+    for session in own_sessions:
         branch, tree = branches.get(session.id), worktree_of(session)
         found[session.id] = SessionMarks(
             id=session.id,
             branch=branch,
             pull_request=stored_pull_request(paths, Path(tree.path), branch.name) if branch and tree else None,
             collisions=tuple(Collision(other, hit.file, hit.lines) for other, hit in hits.get(session.id, ())),
-            sharers=tuple(each.id for each in list_sharers(session, here, profiles)) if session.exists else (),
+            sharers=tuple(each.id for each in list_sharers(session, own_sessions, profiles)) if session.exists else (),
         )
     return found
 

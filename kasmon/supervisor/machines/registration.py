@@ -74,8 +74,8 @@ def describe(paths: Paths, name: str, destination: str, ssh: Sequence[str], comm
     check_is_person(paths, REGISTERS)
     check_destination(destination)
     require_free(paths, name)
-    words = tuple(shlex.split(command)) or (find_kasmon(destination, ssh)[0],)
-    return Machine(name=name, ssh=destination, command=words, added_at=time.time())
+    command_arguments = tuple(shlex.split(command)) or (find_kasmon(destination, ssh)[0],)
+    return Machine(name=name, ssh=destination, command=command_arguments, added_at=time.time())
 
 
 def check_destination(destination: str) -> None:

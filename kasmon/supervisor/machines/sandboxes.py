@@ -88,29 +88,29 @@ class _Replay(msgspec.Struct, frozen=True):
 
 async def execute(paths: Paths, session: Session, command: SandboxCommand) -> str:
     """Execute *command* there, where a host of the sandbox is started if none runs; return as `use.execute` does."""
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     match command:
         case Pause():
-            words = ("pause", session.id, "--disk" if command.to_disk else "--hold")
+            arguments = ("pause", session.id, "--disk" if command.to_disk else "--hold")
         case Resume():
-            words = ("resume", session.id)
+            arguments = ("resume", session.id)
         case Restore():
-            words = ("restore", session.id, command.checkpoint)
+            arguments = ("restore", session.id, command.checkpoint)
         case Allow():
-            words = ("allow", session.id, *command.hosts)
+            arguments = ("allow", session.id, *command.hosts)
         case Checkpoint():
             output = await run_in_thread(run_for, paths, session, "sandbox", "checkpoint", session.id)
             return parse_reply(session.via, output, _CheckpointReply).checkpoint.id
         case _:
             raise TypeError(command)
-    output = await run_in_thread(run_for, paths, session, "sandbox", *words)
+    output = await run_in_thread(run_for, paths, session, "sandbox", *arguments)
     return "" if isinstance(command, Allow) else parse_reply(session.via, output, _Reply).lost or ""
 
 
 async def fork(paths: Paths, session: Session, name: str, checkpoint: str) -> ForkedSession:
     """Fork the sandbox there; the fork is listed here when this returns. See `sandbox_operations.fork`."""
-    words = ("fork", session.id, *([name] if name else []), *([f"--at={checkpoint}"] if checkpoint else []))
-    output = await run_in_thread(run_for, paths, session, "sandbox", *words)
+    arguments = ("fork", session.id, *([name] if name else []), *([f"--at={checkpoint}"] if checkpoint else []))
+    output = await run_in_thread(run_for, paths, session, "sandbox", *arguments)
     made = parse_reply(session.via, output, _Reply)
     await wait_for_copy(paths, made.session.id, lambda now: now is not None)
     origin = made.session.origin or _Origin(session=session.id, name=session.name, at=0.0)
@@ -119,8 +119,8 @@ async def fork(paths: Paths, session: Session, name: str, checkpoint: str) -> Fo
 
 async def replay(paths: Paths, session: Session, name: str, until: str) -> tuple[int, int]:
     """Replay there what the sandbox ran, in a new one; return the number of runs, and of those that failed."""
-    words = ("replay", session.id, name, "--create", *([f"--until={until}"] if until else []))
-    output = await run_in_thread(lambda: run_for(paths, session, "sandbox", *words, shows="ran"))
+    arguments = ("replay", session.id, name, "--create", *([f"--until={until}"] if until else []))
+    output = await run_in_thread(lambda: run_for(paths, session, "sandbox", *arguments, shows="ran"))
     done = parse_reply(session.via, output, _Replay)
     await wait_for_copy(paths, done.session, lambda now: now is not None)
     return len(done.ran), sum(bool(each.get("exit_code")) for each in done.ran)

@@ -109,12 +109,12 @@ def start_notifier(paths: Paths, config: Config | None = None) -> None:
 def main(argv: Sequence[str]) -> int:
     """Run the notifier; 0 also if another process runs it."""
     del argv
-    here = begin_process()
+    paths = begin_process()
     return run_work(
-        here.notifications,
-        here.notifier_lock,
-        lambda: Notifier(here).run(),
-        lambda: not Notifier(here).has_work(),
+        paths.notifications,
+        paths.notifier_lock,
+        lambda: Notifier(paths).run(),
+        lambda: not Notifier(paths).has_work(),
     )
 
 

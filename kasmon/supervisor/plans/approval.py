@@ -71,15 +71,17 @@ def describe_plan(
         fits = wanted is not None and set(wanted.labels) <= set(config.machine.labels)
         if wanted is not None and fits and wanted.machine in ("", *own_names):
             maybe_here.setdefault(agent, []).append(task.id)
-    lines += [f"  starts {_command(config, agent)} for {_named(tasks)}" for agent, tasks in agents.items()]
+    lines += [f"  starts {_command(config, agent)} for {_format_names(tasks)}" for agent, tasks in agents.items()]
     for agent, tasks in elsewhere.items():
-        lines.append(f"  starts {agent!r}, as the config of its machine has it, for {_named(tasks)}")
+        lines.append(f"  starts {agent!r}, as the config of its machine has it, for {_format_names(tasks)}")
     for agent, tasks in maybe_here.items():
         run = "runs" if len(tasks) == 1 else "run"
-        lines.append(f"  starts {_command(config, agent)} if {_named(tasks)} {run} here")
+        lines.append(f"  starts {_command(config, agent)} if {_format_names(tasks)} {run} here")
     lines += describe_accounts(config, plan, sessions)
     lines += _describe_machines(plan, choices or {})
-    lines += [f"  confines {_named(tasks)} by a sandbox {tier!r}" for tier, tasks in sandboxes(config, plan).items()]
+    lines += [
+        f"  confines {_format_names(tasks)} by a sandbox {tier!r}" for tier, tasks in sandboxes(config, plan).items()
+    ]
     lines += [f"  passes on {', '.join(plan.env)}"] if plan.env else []
     lines += [f"  runs in the shell of task {task.id}: {task.run}" for task in plan.tasks if task.run]
     lines += [f"  checks task {task.id} by: {task.check}" for task in plan.tasks if task.check]
@@ -98,13 +100,16 @@ def _describe_machines(plan: Plan, choices: Mapping[str, MachineChoice]) -> list
     if not groups:
         return []
     return [
-        *(f"  runs {_named(tasks)} on {where}{f': {now}' if now else ''}" for (where, now), tasks in groups.items()),
+        *(
+            f"  runs {_format_names(tasks)} on {where}{f': {now}' if now else ''}"
+            for (where, now), tasks in groups.items()
+        ),
         "  there, their agents, commands and checks run with your account, in a git worktree",
         f"  runs at most {plan.per_machine} tasks on each machine",
     ]
 
 
-def _named(tasks: list[str]) -> str:
+def _format_names(tasks: list[str]) -> str:
     return f"{'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)}"
 
 
@@ -150,11 +155,11 @@ def check_repository(plan: Plan, folder: Path, plan_id: str, run: PlanRun | None
             f"task {placed!r} cannot run on another machine: {str(repo)!r} is a shallow clone, without its history.",
             hint='Run `git fetch --unshallow` there, or run the task here with `machine = "local"`.',
         )
-    here = [task for task in plan.tasks if worktree_of(plan, task) != "folder"]
-    branches = {branch_of(plan_id, plan, task): task.id for task in here if not host_of(plan, task)}
+    worktree_tasks = [task for task in plan.tasks if worktree_of(plan, task) != "folder"]
+    branches = {branch_of(plan_id, plan, task): task.id for task in worktree_tasks if not host_of(plan, task)}
     made = set() if run is None else {at.branch for at in run.tasks.values()}
     check_branches(repo, [branch for branch in branches if branch not in made])
-    for base in dict.fromkeys((plan.base, *(task.base for task in here))):
+    for base in dict.fromkeys((plan.base, *(task.base for task in worktree_tasks))):
         if base not in ("", NEEDS) and base not in branches:
             commit_of(repo, base)
     return [*remarks(repo), *_missing_work(plan)]
@@ -168,7 +173,9 @@ def _missing_work(plan: Plan) -> list[str]:
         own = [need for need in predecessors(plan, task) if kinds[need] == "own" and not host_of(plan, plan.task(need))]
         if own and kinds[task.id] != "own" and not host_of(plan, task):
             where = "the plan's folder" if kinds[task.id] == "folder" else "the shared worktree"
-            notes.append(f'task {task.id} works in {where}, without the work of {_named(own)} (worktree = "own")')
+            notes.append(
+                f'task {task.id} works in {where}, without the work of {_format_names(own)} (worktree = "own")'
+            )
     return notes
 
 

@@ -461,15 +461,15 @@ def main(argv: Sequence[str]) -> int:
     if len(argv) != 1 or not ID.fullmatch(argv[0]):
         sys.stderr.write("a plan runner requires the id of one plan.\n")
         return UsageError.exit_code
-    here = begin_process()
-    plan_log = PlanLog(here, argv[0])
+    paths = begin_process()
+    plan_log = PlanLog(paths, argv[0])
     if not plan_log.folder.is_dir():
         sys.stderr.write(f"{PlanNotFoundError(argv[0])}\n")
         return PlanNotFoundError.exit_code
 
     def run() -> bool:
         plan_log.more()
-        return asyncio.run(_run_until_ended(PlanRunner(here, plan_log, load_or_default(here, log.warning))))
+        return asyncio.run(_run_until_ended(PlanRunner(paths, plan_log, load_or_default(paths, log.warning))))
 
     def is_over() -> bool:
         plan_log.more()

@@ -36,7 +36,7 @@ def store_approved_plan(
         GitError: if its folder is in a repository that git refuses to open.
     """
     check_is_person(paths, "start a plan")
-    shared = _shared(plan, folder)
+    shared = _find_git_folder(plan, folder)
     try:
         paths.make()
         private_folder(paths.plans)
@@ -131,7 +131,7 @@ def text_of(file: Path) -> str:
         raise RefusedError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from error
 
 
-def _shared(plan: Plan, folder: Path) -> str | None:
+def _find_git_folder(plan: Plan, folder: Path) -> str | None:
     """Return the git folder that all worktrees of *folder* share; empty if it is in no repository.
 
     If git refuses to open it: None, or `GitError` where a task may require a worktree.

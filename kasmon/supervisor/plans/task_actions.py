@@ -74,7 +74,7 @@ class TaskActions:
             change_count = None
             result_text, remark = await self._result_of(machine, task, at.session)
         else:
-            change_count = await asyncio.to_thread(_changed, at, has_own_worktree)
+            change_count = await asyncio.to_thread(_count_changes, at, has_own_worktree)
             result_text = await asyncio.to_thread(task_folder.result, Path(at.workdir), task, at.began_at)
             remark = f" ({fetch_problem})" if fetch_problem else ""
             if has_own_worktree and any(task.id in predecessors(plan, other) for other in plan.tasks):
@@ -204,7 +204,7 @@ class TaskActions:
         await asyncio.to_thread(self._plan_log.note, fact)
 
 
-def _changed(at: TaskRun, has_own_worktree: bool) -> int | None:
+def _count_changes(at: TaskRun, has_own_worktree: bool) -> int | None:
     """Return how many files differ from the task's start; None if unknown.
 
     In a shared worktree, other tasks change files too: there the only known count is 0, if nothing changed at all.

@@ -120,15 +120,15 @@ class TaskFolders:
         own = self._find_worktree(plan, task, run)
         if own is None:
             return
-        here = Path(directory)
-        if not here.is_absolute() or not here.is_dir():
+        folder = Path(directory)
+        if not folder.is_absolute() or not folder.is_dir():
             raise RefusedError(f"the terminal of task {task.inherits!r} is in {directory!r}, which cannot be read.")
-        said = git(here, "rev-parse", "--git-common-dir", fails=True).removesuffix("\n")
-        is_of_repository = bool(said) and str((here / said).resolve()) == where(own.repo)[1]
-        if is_of_repository and repository(here) == own.tree.resolve():
+        git_folder = git(folder, "rev-parse", "--git-common-dir", fails=True).removesuffix("\n")
+        is_of_repository = bool(git_folder) and str((folder / git_folder).resolve()) == where(own.repo)[1]
+        if is_of_repository and repository(folder) == own.tree.resolve():
             return
-        is_inside = here.resolve().is_relative_to(own.repo.resolve())
-        if is_of_repository or (is_inside and not here.resolve().is_relative_to(own.tree.resolve())):
+        is_inside = folder.resolve().is_relative_to(own.repo.resolve())
+        if is_of_repository or (is_inside and not folder.resolve().is_relative_to(own.tree.resolve())):
             raise RefusedError(
                 f"the terminal of task {task.inherits!r} is in {directory!r}, not in its worktree {str(own.tree)!r}.",
                 hint=f"Run `cd {shlex.quote(str(own.folder))}` there, then retry.",

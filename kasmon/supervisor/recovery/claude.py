@@ -31,7 +31,7 @@ def conversation(file: Path) -> StoredConversation | None:
     prompts = list(dict.fromkeys(history.prompts(file)))
     if not prompts:
         return None
-    directory = said = ""
+    directory = last_text = ""
 
     def is_relevant(line: bytes) -> bool:
         return b'"type":"assistant"' in line or (not directory and b'"cwd"' in line)
@@ -39,9 +39,9 @@ def conversation(file: Path) -> StoredConversation | None:
     for entry in read_objects(file, is_relevant):
         directory = directory or text(entry, "cwd")
         if entry.get("type") == "assistant" and not entry.get("isSidechain"):
-            words = (text(part, "text") for part in rows(table(entry, "message"), "content"))
-            said = "\n".join(each for each in words if each) or said
-    return build_conversation(file.stem, directory, prompts, said, file.stat().st_mtime)
+            texts = (text(part, "text") for part in rows(table(entry, "message"), "content"))
+            last_text = "\n".join(each for each in texts if each) or last_text
+    return build_conversation(file.stem, directory, prompts, last_text, file.stat().st_mtime)
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
@@ -54,8 +54,8 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
         if at <= after or any(entry.get(mark) for mark in ("isSidechain", "isMeta", "isCompactSummary")):
             continue
         message = table(entry, "message")
-        if entry.get("type") == "user" and (said := text(message, "content")):
-            yield from _prompt(said, at)
+        if entry.get("type") == "user" and (prompt_text := text(message, "content")):
+            yield from _prompt(prompt_text, at)
         elif entry.get("type") == "user":
             for part in rows(message, "content"):
                 yield from _parse_user_part(part, at)
@@ -64,11 +64,11 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
                 yield from _parse_assistant_part(part, at)
 
 
-def _prompt(said: str, at: float) -> Iterator[TerminalEntry]:
-    if said.lstrip().startswith(INTERRUPTED):
+def _prompt(prompt: str, at: float) -> Iterator[TerminalEntry]:
+    if prompt.lstrip().startswith(INTERRUPTED):
         yield NoticeRaised(at=at, text="interrupted")
-    elif said.strip() and not said.lstrip().startswith(NO_PROMPT):
-        yield TurnStarted(at=at, prompt=said)
+    elif prompt.strip() and not prompt.lstrip().startswith(NO_PROMPT):
+        yield TurnStarted(at=at, prompt=prompt)
 
 
 def _parse_user_part(part: Table, at: float) -> Iterator[TerminalEntry]:

@@ -40,7 +40,7 @@ def conversation(file: Path) -> StoredConversation | None:
     match = match_path(str(file))
     if match is None:
         return None
-    directory = said = ""
+    directory = last_text = ""
     prompts: list[str] = []
     for entry in read_objects(file, lambda line: any(mark in line for mark in MARKS)):
         payload = table(entry, "payload")
@@ -48,8 +48,8 @@ def conversation(file: Path) -> StoredConversation | None:
         if prompt := codex_prompt(payload):
             prompts.append(prompt)
         if payload.get("type") == "task_complete":
-            said = text(payload, "last_agent_message") or said
-    return build_conversation(match[1], directory, prompts, said, file.stat().st_mtime) if prompts else None
+            last_text = text(payload, "last_agent_message") or last_text
+    return build_conversation(match[1], directory, prompts, last_text, file.stat().st_mtime) if prompts else None
 
 
 def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
@@ -67,10 +67,10 @@ def entries(file: Path, after: float) -> Iterator[TerminalEntry]:
 
 
 def _item(item: dict[str, Any], at: float) -> Iterator[TerminalEntry]:
-    said = "\n".join(text(part, "text") for part in rows(item, "content") if text(part, "text"))
+    message = "\n".join(text(part, "text") for part in rows(item, "content") if text(part, "text"))
     match item.get("type"):
-        case "AgentMessage" if said.strip():
-            yield MessageWritten(at=at, text=said)
+        case "AgentMessage" if message.strip():
+            yield MessageWritten(at=at, text=message)
         case "Reasoning" if thought := "\n".join(_strings(item, "summary_text")):
             yield ThoughtWritten(at=at, text=thought)
         case "CommandExecution":

@@ -68,10 +68,14 @@ class RecoveryMatch(msgspec.Struct, frozen=True, kw_only=True):
     """The candidates for the user's choice, newest first."""
 
 
-def build_conversation(id_: str, directory: str, prompts: Sequence[str], said: str, at: float) -> StoredConversation:
+def build_conversation(
+    id_: str, directory: str, prompts: Sequence[str], last_text: str, at: float
+) -> StoredConversation:
     """Build a `StoredConversation` from the untrusted texts of an agent's files."""
     clean = tuple(text for text in (clean_block(prompt).strip() for prompt in prompts) if text)
-    return StoredConversation(id=id_, directory=directory, prompts=clean, last_message=clean_block(said).strip(), at=at)
+    return StoredConversation(
+        id=id_, directory=directory, prompts=clean, last_message=clean_block(last_text).strip(), at=at
+    )
 
 
 def read_all(files: Iterable[Path], read: Callable[[Path], StoredConversation | None]) -> Iterator[StoredConversation]:

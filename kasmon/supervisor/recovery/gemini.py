@@ -32,17 +32,17 @@ def conversations(folder: Path, _: str = "*") -> Iterator[StoredConversation]:
 
 def conversation(file: Path, directory: str) -> StoredConversation | None:
     """Return the conversation in *file*, of the project in *directory*; None if it has no prompt. Raises `OSError`."""
-    id_ = said = ""
+    id_ = last_text = ""
     prompts: dict[str, str] = {}
     for entry in read_objects(file):
         id_ = id_ or text(entry, "sessionId")
         for message in (entry, *rows(table(entry, "$set"), "messages")):
-            if message.get("type") == "user" and (words := _text_of(message)) and not words.startswith(CONTEXT):
-                prompts[text(message, "id")] = words
+            if message.get("type") == "user" and (prompt := _text_of(message)) and not prompt.startswith(CONTEXT):
+                prompts[text(message, "id")] = prompt
             elif message.get("type") == "gemini":
-                said = text(message, "content") or said
+                last_text = text(message, "content") or last_text
     return (
-        build_conversation(id_, directory, list(prompts.values()), said, file.stat().st_mtime)
+        build_conversation(id_, directory, list(prompts.values()), last_text, file.stat().st_mtime)
         if id_ and prompts
         else None
     )

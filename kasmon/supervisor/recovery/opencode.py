@@ -24,23 +24,23 @@ def conversations(folder: Path, _: str = "*") -> Iterator[StoredConversation]:
         return
     with contextlib.suppress(sqlite3.Error), contextlib.closing(connect(file)) as database:
         for id_, directory, at in database.execute(SESSIONS).fetchall():
-            prompts, said = _read_messages(database, id_)
+            prompts, last_text = _read_messages(database, id_)
             if isinstance(id_, str) and isinstance(directory, str) and prompts:
-                yield build_conversation(id_, directory, prompts, said, float(at or 0) / 1000)
+                yield build_conversation(id_, directory, prompts, last_text, float(at or 0) / 1000)
 
 
 def _read_messages(database: sqlite3.Connection, session: str) -> tuple[list[str], str]:
     """Return the user's prompts, and the agent's last message."""
-    prompts, said = [], ""
+    prompts, last_text = [], ""
     for message, part in database.execute(SAID, (session,)):
         try:
-            role, words = text(json.loads(message), "role"), json.loads(part)
+            role, part_json = text(json.loads(message), "role"), json.loads(part)
         except (ValueError, RecursionError, TypeError, AttributeError):
             continue
-        if not isinstance(words, dict) or words.get("type") != "text" or words.get("synthetic"):
+        if not isinstance(part_json, dict) or part_json.get("type") != "text" or part_json.get("synthetic"):
             continue
         if role == "user":
-            prompts.append(text(words, "text"))
+            prompts.append(text(part_json, "text"))
         elif role == "assistant":
-            said = text(words, "text") or said
-    return prompts, said
+            last_text = text(part_json, "text") or last_text
+    return prompts, last_text

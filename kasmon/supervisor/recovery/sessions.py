@@ -125,7 +125,7 @@ async def bring_back(paths: Paths, case: LostSession) -> str:
 
 
 def _case(paths: Paths, session: Session, taken: set[str]) -> LostSession:
-    lost = tuple(_lost(session))
+    lost = tuple(_list_losses(session))
     if session.adopted:
         return LostSession(
             session=session, action="leave", why="it is in your own tmux: kasmon starts nothing there", lost=lost
@@ -136,8 +136,8 @@ def _case(paths: Paths, session: Session, taken: set[str]) -> LostSession:
     try:
         finding = find_conversation(paths, session, load_launch(paths, session.id), taken)
     except (LaunchError, OSError) as error:
-        told = error.message if isinstance(error, LaunchError) else error.strerror
-        why = f"its log cannot be read: {told}"
+        reason = error.message if isinstance(error, LaunchError) else error.strerror
+        why = f"its log cannot be read: {reason}"
         return LostSession(session=session, action="leave", why=why, lost=lost)
     match finding:
         case RecoveryMatch(kind="proven", conversation=StoredConversation(id=id_), why=why):
@@ -160,15 +160,15 @@ def find_conversation(
         taken: ids of other sessions' conversations, which are excluded.
         only: read no other conversation than the one with this id, where the agent's files are named by it.
     """
-    there = read_conversations(paths, launch, only)
-    if there is not None:
-        return find_match(read_conversation(paths, session), there, taken)
+    stored = read_conversations(paths, launch, only)
+    if stored is not None:
+        return find_match(read_conversation(paths, session), stored, taken)
     if session.resume_id and launch.mode is not Mode.TMUX:  # its backend verifies it before the first prompt
         return RecoveryMatch(kind="proven", why="matched by its id")
     return RecoveryMatch(kind="none", why="kasmon knows of no conversation that its program stores")
 
 
-def _lost(session: Session) -> list[str]:
+def _list_losses(session: Session) -> list[str]:
     """Return what of *session* is lost even if its conversation is resumed."""
     lost = []
     if session.in_turn or any(receipt.state is ReceiptState.STARTED for receipt in session.receipts):
@@ -211,11 +211,11 @@ def read_conversations(
     store = STORES.get(program_of(launch.argv)) or STORES.get(launch.agent)
     if store is None:
         return None
-    inside = home_of(paths, launch)
+    guest_home = home_of(paths, launch)
     variables = load_variables(paths, launch.session) if own is None else dict(own)
-    if inside is None:
+    if guest_home is None:
         variables = inherited(own_prefixes(launch.argv), os.environ) | variables
     name = glob.escape(only).replace("/", "[/]") if only else "*"  # an agent reported it
-    home = inside or Path(variables.get("HOME") or Path.home())
+    home = guest_home or Path(variables.get("HOME") or Path.home())
     folder = Path(variables.get(store.variable) or home / store.folder) / store.within
     return list(store.read(folder, name))

@@ -142,11 +142,11 @@ async def _write_comment_there(paths: Paths, session: Session, comment: ReviewCo
     """Write *comment*; its id is chosen there."""
     from kasmon.supervisor.machines.link_client import run_for
 
-    words, stdin = [f"{comment.file}:{comment.line}-{comment.last_line}", "-"], comment.text.encode()
+    arguments, stdin = [f"{comment.file}:{comment.line}-{comment.last_line}", "-"], comment.text.encode()
     if comment.side == "old":
-        words.append("--removed")
+        arguments.append("--removed")
         stdin = msgspec.json.encode({"lines": comment.lines, "hunk": comment.hunk, "text": comment.text})
-    await run_in_thread(run_for, paths, session, "comment", session.id, *words, stdin=stdin)
+    await run_in_thread(run_for, paths, session, "comment", session.id, *arguments, stdin=stdin)
 
 
 @dispatch

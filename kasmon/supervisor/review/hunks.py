@@ -139,8 +139,8 @@ def stage_hunk(paths: Paths, session: Session, shown: ShownHunk) -> str:
         is_tracked = bool(git(top, "ls-files", "-z", "--", f":(literal){name}"))
         if not is_tracked:
             return _carry_out(paths, session, top, "stage", _whole_patch(hunk), name)
-    words = (*changes.PLAIN_DIFF, "-U0", "--no-renames", "--", f":(literal){name}")
-    unstaged = [each for each in _hunks_of(git(top, *words)) if _is_within(each, hunk)]
+    arguments = (*changes.PLAIN_DIFF, "-U0", "--no-renames", "--", f":(literal){name}")
+    unstaged = [each for each in _hunks_of(git(top, *arguments)) if _is_within(each, hunk)]
     if not unstaged:
         raise RefusedError(f"nothing of this hunk of {clean_line(name)!r} is unstaged: it is staged or committed.")
     return _carry_out(paths, session, top, "stage", _partial_patch(unstaged), name)
@@ -187,7 +187,7 @@ def undo_hunk(paths: Paths, session: Session, last: LastAction) -> str:
         turn_changes.check_resting(session)
     with lock(paths.hunks(session.id)):
         if last_action(paths, session) != last:
-            raise _changed(last.name)
+            raise _build_changed_error(last.name)
         _apply(changes.top_of(session), last.patch, UNDOES[last.action], last.name)
         last.patch.unlink()
     return f"The hunk of {clean_line(last.name)} is {'restored' if last.action == 'revert' else 'unstaged'}."
@@ -221,7 +221,7 @@ def _find(paths: Paths, session: Session, shown: ShownHunk) -> tuple[Path, _RawH
         is_its_file = clean_lines(hunk.head[0]) == shown.head
         if is_its_file and clean_lines("\n".join((*hunk.lines, ""))).rstrip("\n") == wanted:
             return top, hunk
-    raise _changed(shown.name)
+    raise _build_changed_error(shown.name)
 
 
 def _hunks_of(whole: str) -> Iterator[_RawHunk]:
@@ -309,10 +309,10 @@ def _apply(top: Path, patch: Path, options: Sequence[str], name: str) -> None:
     try:
         git(top, "apply", *options, "--", str(patch), settings=STRICT)
     except GitError as error:
-        raise _changed(name, error.why) from error
+        raise _build_changed_error(name, error.why) from error
 
 
-def _changed(name: str, why: str = "") -> RefusedError:
+def _build_changed_error(name: str, why: str = "") -> RefusedError:
     reason = f" ({clean_line(why)})" if why else ""
     return RefusedError(
         f"Nothing was changed: {clean_line(name)!r} is no longer as it was shown{reason}.", hint="Look at it again."

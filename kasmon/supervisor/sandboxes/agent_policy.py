@@ -82,10 +82,10 @@ def describe_sandbox(resolved: ResolvedProfile, workdir: str) -> tuple[str, ...]
     if confined.project:
         lines.append(f"It sees {confined.project!r} as /project{', for writing' if confined.project_writable else ''}.")
     lines += [f"It sees {mount.source!r}{', for writing' if mount.writable else ''}." for mount in confined.mounts]
-    return (*lines, *_handed(resolved))
+    return (*lines, *_describe_files(resolved))
 
 
-def _handed(resolved: ResolvedProfile) -> tuple[str, ...]:
+def _describe_files(resolved: ResolvedProfile) -> tuple[str, ...]:
     """Describe the files and credentials it gets, a sentence each."""
     lines = []
     if files := granted_files(resolved):
@@ -107,7 +107,7 @@ def is_agreed(paths: Paths, resolved: ResolvedProfile) -> bool:
     """Whether its sandbox gets no files or credentials, or the user has confirmed exactly these."""
     if not granted_files(resolved) and not resolved.confined.credentials:
         return True
-    return _digest(resolved) in _agreed(paths)
+    return _digest(resolved) in _read_agreements(paths)
 
 
 def check_agreed(paths: Paths, resolved: ResolvedProfile, *, agrees: bool) -> None:
@@ -125,7 +125,7 @@ def check_agreed(paths: Paths, resolved: ResolvedProfile, *, agrees: bool) -> No
             f"confirms it, once per profile. The list is in agents.{resolved.agent}.confined.",
         )
     paths.make()
-    known = _agreed(paths) | {_digest(resolved): resolved.agent}
+    known = _read_agreements(paths) | {_digest(resolved): resolved.agent}
     write_private(paths.state / AGREED, msgspec.json.encode(known))
 
 
@@ -137,5 +137,5 @@ def _digest(resolved: ResolvedProfile) -> str:
     return hashlib.sha256(msgspec.json.encode([resolved.agent, *handed, *seen])).hexdigest()
 
 
-def _agreed(paths: Paths) -> dict[str, str]:
+def _read_agreements(paths: Paths) -> dict[str, str]:
     return read_json(paths.state / AGREED, dict[str, str], {})

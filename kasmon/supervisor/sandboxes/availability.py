@@ -56,5 +56,5 @@ def must_confine(paths: Paths, resolved: ResolvedProfile, workdir: str) -> None:
     agent_tier = None if tier == "jail" else load_agent_tier(paths, policy)
     must_be_there(paths, tier)
     if agent_tier is not None and resolved.argv:
-        words, guest_variables = adapted(resolved.argv, dict(os.environ))
-        agent_tier.prepare_program(policy, tuple(words), workdir, guest_variables)
+        arguments, guest_variables = adapted(resolved.argv, dict(os.environ))
+        agent_tier.prepare_program(policy, tuple(arguments), workdir, guest_variables)

@@ -81,13 +81,13 @@ def read_history(paths: Paths, session: Session) -> SandboxHistory:
     """Return the history of the sandbox of *session*. Raises `SandboxError` if its checkpoints cannot be read."""
     policy = read_policy(paths, session)
     if session.mode is not Mode.INTERPRETER:
-        return SandboxHistory(policy=policy, refused=_refused(policy))
+        return SandboxHistory(policy=policy, refused=_list_denials(policy))
     facts = EventLog(paths.log(session.id)).events()
     return SandboxHistory(
         policy=policy,
         runs=find_runs(facts, lambda digest: read_blob(paths, session, digest)),
         checkpoints=CheckpointStore(paths.checkpoints(session.id)).all(),
-        refused=_refused(policy),
+        refused=_list_denials(policy),
         remembered=SnapshotReader(paths).of(session),
     )
 
@@ -106,7 +106,7 @@ def read_policy(paths: Paths, session: Session) -> SandboxPolicy | None:
     return None
 
 
-def _refused(policy: SandboxPolicy | None) -> tuple[Denial, ...]:
+def _list_denials(policy: SandboxPolicy | None) -> tuple[Denial, ...]:
     if policy is None:
         return ()
     tier = tiers.tier_of(policy)

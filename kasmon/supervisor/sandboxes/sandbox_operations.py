@@ -103,8 +103,8 @@ async def pause(paths: Paths, session: Session, *, to_disk: bool) -> Session:
 
 @pause.elsewhere
 async def _pause_there(paths: Paths, session: Session, *, to_disk: bool) -> Session:
-    words = ["sandbox", "pause", session.id, "--disk" if to_disk else "--hold"]
-    await run_there(paths, session, *words, until=lambda now: now is None or now.state is SessionState.PAUSED)
+    arguments = ["sandbox", "pause", session.id, "--disk" if to_disk else "--hold"]
+    await run_there(paths, session, *arguments, until=lambda now: now is None or now.state is SessionState.PAUSED)
     return await asyncio.to_thread(read_session, paths, session.id)
 
 
@@ -190,12 +190,12 @@ async def _fork_there(paths: Paths, session: Session, name: str = "", checkpoint
     return await sandboxes.fork(paths, session, name, checkpoint)
 
 
-async def forward_port(paths: Paths, session: Session, port: int, here: int = 0) -> PortForward:
-    """Forward port *here* of this machine's loopback (0 for any free one) to *port* in the sandbox.
+async def forward_port(paths: Paths, session: Session, port: int, local_port: int = 0) -> PortForward:
+    """Forward port *local_port* of this machine's loopback (0 for any free one) to *port* in the sandbox.
 
     Raises:
         SandboxError: if the sandbox's network cannot be reached.
-        RefusedError: if *here* is taken.
+        RefusedError: if *local_port* is taken.
         KasmonError: as `execute`, since the sandbox is resumed for this.
     """
     if session.via:
@@ -216,7 +216,7 @@ async def forward_port(paths: Paths, session: Session, port: int, here: int = 0)
 
     def open_forward() -> PortForward:
         ports = tier.ports(policy, runtime)
-        return PortForward(lambda: ports.connect(port), here)
+        return PortForward(lambda: ports.connect(port), local_port)
 
     return await asyncio.to_thread(open_forward)
 

@@ -247,7 +247,7 @@ def _prepare(
     name = check_name(new.name)
     account = _account(config, new, resolved, variables)
     own = own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
-    argv = _resuming(paths, new, resolved) if new.resume else resolved.argv
+    argv = _build_resume_command(paths, new, resolved) if new.resume else resolved.argv
     secret, public = named(new.environment), named(new.public_environment)
     directory_variable = find(program_of(resolved.argv, resolved.agent)).variables.config_folder
     if both := secret & public:
@@ -313,7 +313,7 @@ def agent_variables(
     return own_variables(resolved.environment | account.own, (*new.environment, *new.public_environment), variables)
 
 
-def _resuming(paths: Paths, new: NewSession, resolved: ResolvedProfile) -> tuple[str, ...]:
+def _build_resume_command(paths: Paths, new: NewSession, resolved: ResolvedProfile) -> tuple[str, ...]:
     """Return the command line of the session that resumes `new.resume`.
 
     Raises:

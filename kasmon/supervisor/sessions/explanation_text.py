@@ -38,11 +38,11 @@ def lines(explained: ExplainedState) -> list[str]:
     for signal in explained.signals:
         asking = f" ({signal.asking})" if signal.asking else ""
         rule = f", {signal.rule}" if signal.rule else ""
-        said = clean_line(f"says {signal.value}{asking}{rule}")
+        text = clean_line(f"says {signal.value}{asking}{rule}")
         end = f"; {lost[signal.source]}" if signal.source in lost else ""
-        output.append(f"  {signal.source:<9} {said}, since {clock(signal.at, day=True)}{end}")
+        output.append(f"  {signal.source:<9} {text}, since {clock(signal.at, day=True)}{end}")
     output += [f"  {source:<9} silent: {clean_line(why)}" for source, why in explained.absent]
-    return output + [f"  {_changed(change)}" for change in explained.transitions]
+    return output + [f"  {_describe_change(change)}" for change in explained.transitions]
 
 
 def as_object(explained: ExplainedState) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _screen_object(reading: "ScreenReading", version_note: str) -> dict[str, Any
     return {**seen, "file": short_name(reading.file), "note": version_note or None}
 
 
-def _changed(change: Transition) -> str:
+def _describe_change(change: Transition) -> str:
     asking = f" ({change.asking})" if change.asking else ""
     why = f": {clean_line(change.why)}" if change.why else ""
     agent = f", by the agent of {clean_line(change.agent)}" if change.agent else ""

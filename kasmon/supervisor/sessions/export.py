@@ -37,7 +37,7 @@ def as_markdown(paths: Paths, session: Session, turn: int = 0) -> str:
     redactor = Redactor(secrets_of(paths, session.id))
     whole = _read_whole(paths, session, turn)
     parts = [export.export_header(session), *export.export_events(whole, session.mode is Mode.TMUX)]
-    parts.append(export.export_output(_printed(paths, session)) if not turn else "")
+    parts.append(export.export_output(_format_output(paths, session)) if not turn else "")
     return redactor.line("".join(parts))
 
 
@@ -130,7 +130,7 @@ def _blob(paths: Paths, session: Session, digest: str, beginning: str) -> str:
         return f"{beginning}{NOT_THERE}"
 
 
-def _printed(paths: Paths, session: Session) -> Iterator[str]:
+def _format_output(paths: Paths, session: Session) -> Iterator[str]:
     for each in terminal_record.everything(paths.record(session.id)):
         if each.gap:
             yield NOT_RECORDED

@@ -50,10 +50,16 @@ def for_session(paths: Paths, config: Config, folder: str, agent: str) -> Folder
     name, machine = split(agent)
     if machine:
         return FolderSettings(config=config)
-    here = in_folder(paths, config, folder)
-    if here.local is not None and not here.counts and name and name not in config.agents and defines(here.local, name):
-        raise RefusedError(f"the agent {name!r} is defined only in a config that is ignored.", hint=here.notice)
-    return here
+    settings = in_folder(paths, config, folder)
+    if (
+        settings.local is not None
+        and not settings.counts
+        and name
+        and name not in config.agents
+        and defines(settings.local, name)
+    ):
+        raise RefusedError(f"the agent {name!r} is defined only in a config that is ignored.", hint=settings.notice)
+    return settings
 
 
 def profile_hash(paths: Paths, config: Config, folder: str, agent: str) -> str:
@@ -78,13 +84,13 @@ def check_brought(paths: Paths, launch: Launch) -> None:
     if not launch.brought:
         return
     own = load_or_default(paths)
-    here = in_folder(paths, own, launch.worktree.source if launch.worktree else launch.workdir)
-    profiles = (config.agents.get(launch.agent) for config in (own, here.config))
+    settings = in_folder(paths, own, launch.worktree.source if launch.worktree else launch.workdir)
+    profiles = (config.agents.get(launch.agent) for config in (own, settings.config))
     if not any(profile is not None and _profile_digest(profile) == launch.brought for profile in profiles):
         raise RefusedError(
             f"cannot restart session {launch.name!r}: the config of its folder, which defined the agent "
             f"{launch.agent!r}, is now ignored.",
-            hint=here.notice or "`kasmon new` starts a session with the current config.",
+            hint=settings.notice or "`kasmon new` starts a session with the current config.",
         )
 
 

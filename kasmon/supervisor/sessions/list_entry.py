@@ -74,8 +74,8 @@ async def _change_tags(
 async def _change_tags_there(
     paths: Paths, session: Session, added: tuple[str, ...], removed: tuple[str, ...], tags: tuple[str, ...]
 ) -> None:
-    words = [*(f"--add={each}" for each in added), *(f"--remove={each}" for each in removed)]
-    await _run_there(paths, session, "tag", *words, until=lambda now: now is None or now.tags == tags)
+    arguments = [*(f"--add={each}" for each in added), *(f"--remove={each}" for each in removed)]
+    await _run_there(paths, session, "tag", *arguments, until=lambda now: now is None or now.tags == tags)
 
 
 async def mark_viewed(paths: Paths, session: Session) -> None:
@@ -139,8 +139,8 @@ async def _forget(paths: Paths, session: Session, deletes_conversation: bool) ->
 
 @_forget.elsewhere
 async def _forget_there(paths: Paths, session: Session, deletes_conversation: bool) -> str:
-    words = ["--conversation"] * deletes_conversation
-    removed = await _run_there(paths, session, "rm", *words, until=lambda now: now is None)
+    arguments = ["--conversation"] * deletes_conversation
+    removed = await _run_there(paths, session, "rm", *arguments, until=lambda now: now is None)
     kept = msgspec.json.decode(removed, type=_Removal).kept
     return there(session.via, kept) if kept else ""
 
@@ -152,11 +152,11 @@ class _Removal(msgspec.Struct, frozen=True):
 
 
 async def _run_there(
-    paths: Paths, session: Session, command: str, *words: str, until: Callable[[Session | None], bool]
+    paths: Paths, session: Session, command: str, *arguments: str, until: Callable[[Session | None], bool]
 ) -> bytes:
     from kasmon.supervisor.machines.delegation import run_there  # only for sessions of other machines
 
-    return await run_there(paths, session, command, session.id, *words, until=until)
+    return await run_there(paths, session, command, session.id, *arguments, until=until)
 
 
 def copy_stays(path: str) -> str:

@@ -92,10 +92,10 @@ async def move(
         KasmonError: as `run_there`, for a session of another machine.
     """
     if session.via:
-        words = ["move", session.id, "--to", to.value, *["--change-permissions"] * changes_permissions]
-        words += [] if account is None else [f"--account={account}"]
+        arguments = ["move", session.id, "--to", to.value, *["--change-permissions"] * changes_permissions]
+        arguments += [] if account is None else [f"--account={account}"]
         generation = session.generation
-        await run_there(paths, session, *words, until=lambda now: now is None or now.generation > generation)
+        await run_there(paths, session, *arguments, until=lambda now: now is None or now.generation > generation)
         return await asyncio.to_thread(launch_of, paths, session.id)
     if session.adopted:
         raise RefusedError(f"cannot move session {session.name!r}: it is in your own tmux.")
@@ -163,7 +163,7 @@ async def _start(paths: Paths, after: Launch, previous: Launch, change: "_Accoun
             await asyncio.to_thread(change.apply, after.resume or "")
         await _resume(paths, after)
     except KasmonError as error:
-        told = f"session {after.name!r} did not start {where}"
+        message = f"session {after.name!r} did not start {where}"
         back = "in its previous mode" if change is None else "with its previous account"
         try:
             await _end(paths, after)
@@ -173,10 +173,10 @@ async def _start(paths: Paths, after: Launch, previous: Launch, change: "_Accoun
             await _resume(paths, msgspec.structs.replace(previous, generation=after.generation + 1))
         except KasmonError as other:
             raise LaunchError(
-                f"{told}: {error.message} It also did not restart {back}: {other.message}",
+                f"{message}: {error.message} It also did not restart {back}: {other.message}",
                 hint=error.hint or other.hint,
             ) from error
-        raise LaunchError(f"{told}, so it continues {back}: {error.message}", hint=error.hint) from error
+        raise LaunchError(f"{message}, so it continues {back}: {error.message}", hint=error.hint) from error
 
 
 class _AccountChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,10 +266,12 @@ async def _settle(launch: Launch, facts: NewEvents, home: Path | None) -> None:
                     f"{program!r} exited immediately with {how}" + (f": {reason}." if reason else "."),
                     hint="Its last screen shows the reason.",
                 )
-        told = await asyncio.to_thread(conversation_of, program, pid, home) if pid else None
-        if told is not None and told.id != launch.resume:
-            raise LaunchError(f"{program!r} opened the conversation {told.id!r} instead of {launch.resume!r}.")
-        if told is not None:
+        conversation_id = await asyncio.to_thread(conversation_of, program, pid, home) if pid else None
+        if conversation_id is not None and conversation_id.id != launch.resume:
+            raise LaunchError(
+                f"{program!r} opened the conversation {conversation_id.id!r} instead of {launch.resume!r}."
+            )
+        if conversation_id is not None:
             return
         await asyncio.sleep(0.05)
 
@@ -288,11 +290,11 @@ def _conversation(session: Session, program: str, home: Path | None) -> str:
         is_busy = session.in_turn
     known = session.resume_id
     if session.mode is Mode.TMUX and session.state in ALIVE:
-        told = conversation_of(program, session.pid, home) if session.pid else None
-        if told is not None:
-            known = told.id
-        if told is not None and told.is_busy is not None:
-            is_busy = told.is_busy
+        conversation_id = conversation_of(program, session.pid, home) if session.pid else None
+        if conversation_id is not None:
+            known = conversation_id.id
+        if conversation_id is not None and conversation_id.is_busy is not None:
+            is_busy = conversation_id.is_busy
         elif session.state is SessionState.UNSURE:
             is_busy = None
     if is_busy is None:

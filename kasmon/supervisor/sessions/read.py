@@ -39,7 +39,7 @@ def read_lines(
         UnavailableError: if a terminal's host or tmux is unavailable.
     """
     if session.mode is not Mode.TMUX:
-        return _drawn(paths, session, start, end, lines, width)
+        return _render(paths, session, start, end, lines, width)
     is_whole = start is None and end is None
     frame = ReadTerminal(
         n=0,
@@ -83,7 +83,7 @@ def within(lines: Sequence[Line], start: int | None, end: int | None) -> Sequenc
     return lines[first : last + 1] if last >= first else lines[:0]
 
 
-def _drawn(
+def _render(
     paths: Paths, session: Session, start: int | None, end: int | None, lines: int | None, width: int
 ) -> list[str]:
     from kasmon.model.transcript.layout import Transcript  # its import would be half of the time of `kasmon send`

@@ -252,9 +252,12 @@ async def _send_there(paths: Paths, session: Session, prompt: Prompt, on_resumed
 
     if prompt.images:
         raise UnableError(f"pictures cannot be sent to {session.label!r} before its agent was resumed.")
-    words = ["send", session.id, "-", "--when", prompt.when, *["--anyway"] * prompt.anyway]
-    words += [*([f"--key={prompt.key}"] if prompt.key else []), *([f"--by={prompt.by}"] if prompt.by != "user" else [])]
-    output = await run_in_thread(run_for, paths, session, *words, stdin=prompt.text.encode())
+    arguments = ["send", session.id, "-", "--when", prompt.when, *["--anyway"] * prompt.anyway]
+    arguments += [
+        *([f"--key={prompt.key}"] if prompt.key else []),
+        *([f"--by={prompt.by}"] if prompt.by != "user" else []),
+    ]
+    output = await run_in_thread(run_for, paths, session, *arguments, stdin=prompt.text.encode())
     return parse_receipt(session.via, output)
 
 
@@ -497,8 +500,8 @@ async def _restart_there(
 
     if force and session.state in ALIVE:
         await stop(paths, session)
-    words = ["restart", session.id, *["--skip-setup"] * skips_setup]
-    await run_there(paths, session, *words, until=lambda now: now is None or now.generation > session.generation)
+    arguments = ["restart", session.id, *["--skip-setup"] * skips_setup]
+    await run_there(paths, session, *arguments, until=lambda now: now is None or now.generation > session.generation)
 
 
 def _set_up(paths: Paths, launch: Launch, *, skips: bool = False) -> Launch:
@@ -559,8 +562,8 @@ def _with_permission_mode(paths: Paths, launch: Launch, conversation: str | None
         return msgspec.structs.replace(launch, permission_mode=mode), ""
     from kasmon.supervisor.sessions.conversation import codex_permissions, home_of  # they load psutil
 
-    auto = tuple(word for word in argv if word == "--auto" and program == "opencode" and is_terminal)
-    plain = tuple(word for word in argv if word not in auto)  # which stays where it is
+    auto = tuple(argument for argument in argv if argument == "--auto" and program == "opencode" and is_terminal)
+    plain = tuple(argument for argument in argv if argument not in auto)  # which stays where it is
     codex = codex_permissions(paths, launch, home_of(paths, launch), conversation or "")
     carried = translate(program, plain, mode, launch.mode, codex)
     kept = msgspec.structs.replace(
@@ -632,8 +635,8 @@ async def execute(paths: Paths, session: Session, command: AgentCommand | Requeu
         effect = "reconnects" if machine_of(session.agent) else "restarts it"
         raise HostUnreachableError(session.name, f"{why}; `kasmon restart {session.id}` {effect}")
     if session.is_orphaned:
-        ways = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
-        raise HostUnreachableError(session.name, f"{session.unsure_why}; {ways}")
+        hint = f"`kasmon stop {session.id}` stops it, `kasmon restart {session.id}` restarts it"
+        raise HostUnreachableError(session.name, f"{session.unsure_why}; {hint}")
     async with reach(paths, session.id, session.mode) as host:
         limit_s = WAKING_S if session.state is SessionState.PAUSED else None  # else the host's own limit
         try:

@@ -235,24 +235,24 @@ def add_conversation(program: str, argv: Sequence[str], conversation: str) -> tu
     The screen of a background session resumes nothing either: the conversation continues behind it.
     """
     known = find(program).start
-    words = _resume_arguments(known, conversation)
-    if not words or attached_id(program, argv):
+    arguments = _resume_arguments(known, conversation)
+    if not arguments or attached_id(program, argv):
         return None
     always = () if set(known.terminal) <= set(argv) else known.terminal
-    if words[0].startswith("-"):
-        return (argv[0], *always, *argv[1:], *words)
-    return (argv[0], *words, *always, *argv[1:])
+    if arguments[0].startswith("-"):
+        return (argv[0], *always, *argv[1:], *arguments)
+    return (argv[0], *arguments, *always, *argv[1:])
 
 
 def remove_conversation(program: str, argv: Sequence[str], conversation: str | None) -> tuple[str, ...]:
     """Return *argv* without the arguments that resume *conversation*, if it has them."""
-    words = _resume_arguments(find(program).start, conversation) if conversation else ()
-    if words and not words[0].startswith("-") and tuple(argv[1 : 1 + len(words)]) == words:
-        return (argv[0], *argv[1 + len(words) :])
-    if words and words[0].startswith("-") and tuple(argv[-len(words) :]) == words:
-        return tuple(argv[: -len(words)])
+    arguments = _resume_arguments(find(program).start, conversation) if conversation else ()
+    if arguments and not arguments[0].startswith("-") and tuple(argv[1 : 1 + len(arguments)]) == arguments:
+        return (argv[0], *argv[1 + len(arguments) :])
+    if arguments and arguments[0].startswith("-") and tuple(argv[-len(arguments) :]) == arguments:
+        return tuple(argv[: -len(arguments)])
     return tuple(argv)
 
 
 def _resume_arguments(start: StartArguments, conversation: str) -> tuple[str, ...]:
-    return tuple(word.replace(ID, conversation) for word in start.resume)
+    return tuple(argument.replace(ID, conversation) for argument in start.resume)

@@ -17,16 +17,16 @@ from kasmon.supervisor.sessions.create import NewSession
 from kasmon.supervisor.sessions.folder_config import FolderSettings
 
 
-def find_template(here: FolderSettings, name: str) -> TemplateConfig:
+def find_template(settings: FolderSettings, name: str) -> TemplateConfig:
     """Return the template *name* as it applies in a folder; raise `NotFoundError` if there is none.
 
     Raises `RefusedError` if only the folder's own config defines it, and the user has not trusted that.
     """
-    if name in here.config.templates:
-        return here.config.templates[name]
-    if here.local is not None and not here.counts and defines(here.local, name, "templates"):
-        raise RefusedError(f"the template {name!r} is defined only in a config that is ignored.", hint=here.notice)
-    known = ", ".join(sorted(here.config.templates)) or "none"
+    if name in settings.config.templates:
+        return settings.config.templates[name]
+    if settings.local is not None and not settings.counts and defines(settings.local, name, "templates"):
+        raise RefusedError(f"the template {name!r} is defined only in a config that is ignored.", hint=settings.notice)
+    known = ", ".join(sorted(settings.config.templates)) or "none"
     raise NotFoundError(
         f"there is no template {name!r}.", hint=f"Templates in the config, as [templates.NAME]: {known}."
     )
@@ -51,10 +51,10 @@ def with_template(new: NewSession, template: TemplateConfig) -> NewSession:
 def parse_fields(given: Iterable[str]) -> dict[str, str]:
     """Return the values of fields from words as `NAME=TEXT`. Raises `UsageError` if one is none, or given twice."""
     fields: dict[str, str] = {}
-    for word in given:
-        name, is_given, text = word.partition("=")
+    for argument in given:
+        name, is_given, text = argument.partition("=")
         if not is_given or not name:
-            raise UsageError(f"{word!r} is no value of a field.", hint="Pass --field NAME=TEXT.")
+            raise UsageError(f"{argument!r} is no value of a field.", hint="Pass --field NAME=TEXT.")
         if name in fields:
             raise UsageError(f"the field {name!r} is given twice.", hint="Give it once.")
         fields[name] = text

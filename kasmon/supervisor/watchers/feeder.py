@@ -66,12 +66,12 @@ def main(argv: Sequence[str]) -> int:
     """Feed watchers until no other session runs; 0 also if another process does it."""
     if argv:
         return UsageError.exit_code
-    here = begin_process()
+    paths = begin_process()
 
     def is_over() -> bool:
-        return not is_feeder_needed(load_or_default(here, log.warning), read_fleet(here))
+        return not is_feeder_needed(load_or_default(paths, log.warning), read_fleet(paths))
 
-    return run_work(here.watch, here.feeder_lock, lambda: Feeder(here).run(), is_over)
+    return run_work(paths.watch, paths.feeder_lock, lambda: Feeder(paths).run(), is_over)
 
 
 class Feeder:

@@ -90,7 +90,7 @@ class BranchStates:
         base = refs.get(base_ref, status.tree.base)
         commits = self._commits.get((base, head)) or _compare(path, base, head)
         self._commits[base, head] = commits
-        remote = _pushed(status, base_ref, refs)
+        remote = _find_pushed(status, base_ref, refs)
         remote_head = refs.get(remote, "")
         unpushed = 0 if remote else None
         if remote and head != remote_head:
@@ -204,7 +204,7 @@ def _refs(shared: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: peeled or commit for name, commit, peeled in parts}
 
 
-def _pushed(status: _WorktreeStatus, base_ref: str, refs: Mapping[str, str]) -> str:
+def _find_pushed(status: _WorktreeStatus, base_ref: str, refs: Mapping[str, str]) -> str:
     """Return the remote branch that holds what was pushed of a branch; empty if there is none."""
     if not status.branch:
         return ""
@@ -234,6 +234,6 @@ def merge_trees(path: Path, one: str, other: str, new_objects: tuple[Path, Path]
 
     *new_objects*: as `git` takes it, so that the repository stays as it is.
     """
-    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
-    tree, *files = git(path, *words, fails=True, new_objects=new_objects).split("\0")
+    arguments = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, other)
+    tree, *files = git(path, *arguments, fails=True, new_objects=new_objects).split("\0")
     return tree, tuple(dict.fromkeys(clean_line(name) for name in files if name))[:MOST_FILES]

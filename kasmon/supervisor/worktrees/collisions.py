@@ -52,7 +52,7 @@ class CollisionDetector:
         """
         with self._busy:
             locations = {session.id: self._place(session.workdir) for session in sessions if session.has_folder_here}
-            tops = self._counting(locations.values())
+            tops = self._list_counted(locations.values())
             wanted = [top for top in tops if stale is None or top in stale or top not in self._changes]
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
                 self._changes |= zip(wanted, pool.map(_read_changes, wanted), strict=True)
@@ -75,9 +75,9 @@ class CollisionDetector:
     def tops(self, folders: Iterable[str]) -> frozenset[str]:
         """Return the worktrees that *folders* are in, which are to be watched."""
         with self._busy:
-            return frozenset(self._counting([self._place(folder) for folder in folders]))
+            return frozenset(self._list_counted([self._place(folder) for folder in folders]))
 
-    def _counting(self, locations: Iterable[WorktreeLocation | None]) -> dict[str, str]:
+    def _list_counted(self, locations: Iterable[WorktreeLocation | None]) -> dict[str, str]:
         tops = {place.top: place.repository for place in locations if place is not None}
         many = Counter(tops.values())
         return {top: repository for top, repository in tops.items() if self._alone or many[repository] > 1}

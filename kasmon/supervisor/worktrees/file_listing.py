@@ -51,9 +51,9 @@ def listed(folder: Path, most: int = MOST) -> list[str]:
     until = time.monotonic() + LONGEST_S
     waiting = deque([""])
     while waiting and len(files) < most and time.monotonic() < until:
-        here = waiting.popleft()
-        for name, is_folder in _entries(folder / here):
-            path = f"{here}{name}/" if is_folder else f"{here}{name}"
+        current = waiting.popleft()
+        for name, is_folder in _entries(folder / current):
+            path = f"{current}{name}/" if is_folder else f"{current}{name}"
             files.append(path)
             if is_folder:
                 waiting.append(path)

@@ -77,7 +77,7 @@ def check_removable(tree: SessionWorktree, fleet: Fleet) -> None:
     path = Path(tree.path)
     try:
         check_unused(path, fleet)
-        why = unsaved(path, copies(tree), _saved(tree))
+        why = unsaved(path, copies(tree), _list_saved(tree))
     except OSError as error:
         raise of_system(error) from error
     if why:
@@ -101,7 +101,7 @@ def remove_session_worktree(
         check_removable(tree, fleet)
     tip = git(path, "rev-parse", "HEAD").strip()
     branch = current_branch(path)
-    remove(repo, path, copies(tree), _saved(tree))
+    remove(repo, path, copies(tree), _list_saved(tree))
     if not tree.is_new_branch or branch != tree.branch or not knows(repo, f"refs/heads/{branch}"):
         return f"{tree.path}: removed"
     delete_branch(repo, branch, tip)
@@ -124,9 +124,9 @@ def check_unused(path: Path, fleet: Fleet) -> None:
             raise RefusedError(
                 f"session {session.name!r} still runs in {str(path)!r}.", hint=f"`kasmon stop {session.id}` stops it."
             )
-    inside = {(facts.st_dev, facts.st_ino) for facts in (folder.stat() for folder in _folders(top))}
+    folder_ids = {(facts.st_dev, facts.st_ino) for facts in (folder.stat() for folder in _folders(top))}
     for process in psutil.process_iter(["name"]):
-        if system.HERE.locate_folder(process.pid) in inside:
+        if system.HERE.locate_folder(process.pid) in folder_ids:
             raise RefusedError(
                 f"process {process.pid} ({process.info['name']!r}) runs in {str(path)!r}.",
                 hint="End it, or change its working directory.",
@@ -136,10 +136,10 @@ def check_unused(path: Path, fleet: Fleet) -> None:
 def size_of(folder: Path) -> int:
     """Return the bytes that the files in *folder* take, as far as they can be read."""
     total = 0
-    for here, _, files in os.walk(folder):
+    for parent, _, files in os.walk(folder):
         for name in files:
             try:
-                total += (Path(here) / name).lstat().st_blocks * 512
+                total += (Path(parent) / name).lstat().st_blocks * 512
             except OSError:
                 continue
     return total
@@ -152,7 +152,7 @@ def _folders(top: Path) -> list[Path]:
     return [Path(folder) for folder, _, _ in os.walk(top, onerror=stop)]
 
 
-def _saved(tree: SessionWorktree) -> tuple[str, ...]:
+def _list_saved(tree: SessionWorktree) -> tuple[str, ...]:
     """The commits that can be had again although no branch has them: a pull request stays on its server."""
     return (tree.base,) if tree.base_name.startswith(PULL_REQUEST) else ()
 

@@ -70,14 +70,14 @@ def _read(folder: Path, number: str) -> _PullRequest:
             f"cannot read pull request {number}: `gh` is not on PATH.",
             hint="Install it (https://cli.github.com) and run `gh auth login`, or give a branch: `--base origin/NAME`.",
         )
-    said = run_client(folder, program, "pr", "view", number, "--json", "headRefOid,url")
+    output = run_client(folder, program, "pr", "view", number, "--json", "headRefOid,url")
     try:
-        return msgspec.json.decode(said, type=_PullRequest)
+        return msgspec.json.decode(output, type=_PullRequest)
     except msgspec.DecodeError as error:
         raise UnavailableError(f"`gh pr view {number}` printed something else than expected: {error}.") from error
 
 
-def run_client(folder: Path, program: str, *words: str, cuts: bool = False) -> str:
+def run_client(folder: Path, program: str, *arguments: str, cuts: bool = False) -> str:
     """Return what `gh` or `glab` prints in *folder*; with *cuts*, the last `MOST_BYTES` of that. It asks for nothing.
 
     Raises:
@@ -86,11 +86,11 @@ def run_client(folder: Path, program: str, *words: str, cuts: bool = False) -> s
     """
     variables = {name: value for name, value in os.environ.items() if name not in GIT_LOCAL}
     variables |= {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
-    name = f"`{' '.join((program, *itertools.takewhile(lambda each: not each.startswith('-'), words)))}`"
+    name = f"`{' '.join((program, *itertools.takewhile(lambda each: not each.startswith('-'), arguments)))}`"
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
-            [program, *words], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            [program, *arguments], cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
     except OSError as error:
         raise UnavailableError(f"cannot run {program!r}: {error.strerror or error}.") from error
@@ -107,9 +107,9 @@ def run_client(folder: Path, program: str, *words: str, cuts: bool = False) -> s
                 raise UnavailableError(f"{name} printed {limit}.", hint=hint) from error
             raise
     if process.returncode:
-        said = clean_line(errors.decode("utf-8", "replace").strip())[:300]
+        output = clean_line(errors.decode("utf-8", "replace").strip())[:300]
         raise UnavailableError(
-            f"{name} failed: {said or 'it gave no reason'}.", hint=f"`{program} auth status` shows your login."
+            f"{name} failed: {output or 'it gave no reason'}.", hint=f"`{program} auth status` shows your login."
         )
     if len(printed) == MOST_BYTES:  # the first line may lack its beginning
         del printed[: printed.find(b"\n") + 1]

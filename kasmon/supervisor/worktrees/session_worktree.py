@@ -214,7 +214,7 @@ def list_choices(folder: Path, base: str = "") -> WorktreeChoices | None:
         except UsageError as refusal:
             error = f"{refusal.message} {refusal.hint}"
     others = {
-        branch: str(here if (here := path / location.subfolder).is_dir() else path)
+        branch: str(subfolder if (subfolder := path / location.subfolder).is_dir() else path)
         for path, branch in list_branches(folder).items()
         if branch and path != location.top and path.is_dir()
     }
@@ -227,8 +227,8 @@ def slug(name: str) -> str:
     Raises `UsageError` if nothing is left of it.
     """
     plain = unicodedata.normalize("NFC", name)
-    words = "".join(c if c.isalnum() or c == "_" else "-" for c in plain).split("-")
-    text = "-".join(word for word in words if word)
+    parts = "".join(c if c.isalnum() or c == "_" else "-" for c in plain).split("-")
+    text = "-".join(part for part in parts if part)
     while len(text.encode()) > LONGEST:
         text = text[:-1]
     if not text:

@@ -39,15 +39,15 @@ def set_up(paths: Paths, launch: Launch, tree: SessionWorktree) -> None:
 
     Raises why it failed. The session has ended with that reason, and its worktree stays: a person decides.
     """
-    here = in_folder(paths, load_or_default(paths), tree.source)
+    settings = in_folder(paths, load_or_default(paths), tree.source)
 
     def report(text: str) -> None:
         leave_notice(paths, launch.session, text, "info")
 
-    if here.config.worktree.setup:
-        report(f"setting up the worktree: {here.config.worktree.setup}")
+    if settings.config.worktree.setup:
+        report(f"setting up the worktree: {settings.config.worktree.setup}")
     try:
-        prepare_worktree(here.config.worktree, repository(Path(tree.source)), Path(tree.path), report)
+        prepare_worktree(settings.config.worktree, repository(Path(tree.source)), Path(tree.path), report)
     except KasmonError as error:
         why = f"{error.message} The agent was not started."
         leave_ended(paths, launch.session, SessionEnded(at=time.time(), why=why, never_began=True))
@@ -95,23 +95,23 @@ def find_files(source: Path, patterns: Iterable[str], key: str) -> list[PurePath
 
 
 def _put(source: Path, top: Path, name: PurePath, put: Callable[[Path, Path], object]) -> None:
-    there = top / name
-    if os.path.lexists(there):
+    target = top / name
+    if os.path.lexists(target):
         return
     try:
-        there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if there.parent.resolve() != (top.resolve() / name).parent:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if target.parent.resolve() != (top.resolve() / name).parent:
             raise RefusedError(f"{str(name)!r} was not written: a link leads out of the worktree {str(top)!r}.")
-        put(source / name, there)
+        put(source / name, target)
     except OSError as error:
-        raise LaunchError(f"cannot write {str(there)!r}: {error.strerror or error}.") from error
+        raise LaunchError(f"cannot write {str(target)!r}: {error.strerror or error}.") from error
 
 
-def _copy(here: Path, there: Path) -> None:
-    if here.is_dir():
-        shutil.copytree(here, there, symlinks=True)
-    elif here.is_file():
-        shutil.copy2(here, there)
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, symlinks=True)
+    elif source.is_file():
+        shutil.copy2(source, target)
 
 
 def run_command(command: str, folder: Path, limit_s: float, what: str, report: Callable[[str], None]) -> None:

@@ -62,10 +62,10 @@ def read_diff_there(paths: Paths, session: Session, turn: int | None) -> tuple[i
     from kasmon.supervisor.machines.link_client import parse_reply, run_for  # only for sessions of other machines
 
     if session.mode is Mode.INTERPRETER or (session.sandbox is not None and turn is not None):
-        words = ["sandbox", "diff", session.id, *([str(turn)] if turn else [])]
+        arguments = ["sandbox", "diff", session.id, *([str(turn)] if turn else [])]
     else:
-        words = ["diff", session.id, *([] if turn is None else [f"--turn={turn}"] if turn else ["--last"])]
-    found = parse_reply(session.via, run_for(paths, session, *words), _Diff)
+        arguments = ["diff", session.id, *([] if turn is None else [f"--turn={turn}"] if turn else ["--last"])]
+    found = parse_reply(session.via, run_for(paths, session, *arguments), _Diff)
     return found.turn, shorten(found.diff)
 
 
@@ -84,7 +84,7 @@ def plan_undo(paths: Paths, session: Session, number: int | None = None) -> Plan
     trees = _trees(paths, session)
     check_resting(session)
     turn = trees.turn(number)
-    return _planned(trees, session, turn.number, _end_of(trees, turn, session), turn.before)
+    return _plan_undo(trees, session, turn.number, _end_of(trees, turn, session), turn.before)
 
 
 def plan_redo(paths: Paths, session: Session) -> PlannedUndo:
@@ -97,7 +97,7 @@ def plan_redo(paths: Paths, session: Session) -> PlannedUndo:
     trees = _trees(paths, session)
     check_resting(session)
     before, after = trees.last_restore()
-    return _planned(trees, session, None, after, before)
+    return _plan_undo(trees, session, None, after, before)
 
 
 def undo(paths: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def undo(paths: Paths, session: Session, planned: PlannedUndo) -> tuple[str, ...
     return tuple(clean_line(why) for why in failed)
 
 
-def _planned(trees: TurnTrees, session: Session, turn: int | None, source: str, target: str) -> PlannedUndo:
+def _plan_undo(trees: TurnTrees, session: Session, turn: int | None, source: str, target: str) -> PlannedUndo:
     plan = trees.plan(Path(session.workdir), source, target)
     if not plan.changes:
         raise NotFoundError("Nothing can be undone: no file was changed.")

@@ -46,7 +46,7 @@ def unsaved(path: Path, deletable: Collection[str] = (), saved: Collection[str] 
     try:
         if remaining := [name for name in ignored(path) if name not in deletable]:
             return f"git ignores {list_files(remaining)}"
-        checks = (_dirty, _ignored_changes, _submodules, _others, _unfinished, partial(_commits, saved=saved))
+        checks = (_dirty, _ignored_changes, _submodules, _others, _find_unfinished, partial(_commits, saved=saved))
         return next((why for check in (*checks, _lost_commits, _stash) if (why := check(path))), "")
     except GitError as error:
         return f"its contents cannot be checked: {error.why}"
@@ -122,7 +122,7 @@ def _others(path: Path) -> str:
     return ""
 
 
-def _unfinished(path: Path) -> str:
+def _find_unfinished(path: Path) -> str:
     operation = find_operation(own_folder(path))
     return f"{operation} in it is unfinished" if operation else ""
 
@@ -177,8 +177,8 @@ def _stash(path: Path) -> str:
     branches = set(git(path, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").split())
     was_on = {name if name in branches else "(no branch)" for name in was_on}
     stashes = git(path, "stash", "list", "--format=%gs").splitlines()
-    here = tuple(f"{how} {name}:" for how in ("On", "on") for name in was_on)
-    return "it has a stash" if any(stash.removeprefix("WIP ").startswith(here) for stash in stashes) else ""
+    prefixes = tuple(f"{how} {name}:" for how in ("On", "on") for name in was_on)
+    return "it has a stash" if any(stash.removeprefix("WIP ").startswith(prefixes) for stash in stashes) else ""
 
 
 def _are(commits: int) -> str:
@@ -198,5 +198,5 @@ def _log(path: Path, ref: str = "HEAD") -> list[tuple[str, str]]:
 
 def _count(path: Path, *which: str, within: Path | None = None) -> int:
     """Return how many commits *which* selects, in the repository itself or in the one *within*."""
-    there = () if within is None else ("--git-dir", str(within))
-    return int(git(path, *there, "rev-list", "--count", *which))
+    options = () if within is None else ("--git-dir", str(within))
+    return int(git(path, *options, "rev-list", "--count", *which))

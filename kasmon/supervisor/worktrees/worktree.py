@@ -121,10 +121,10 @@ def check_worktree(repo: Path, path: Path, branch: str = "", *, or_detached: boo
             f"the worktree {name!r} is incomplete: git is still creating it, or was killed meanwhile.",
             hint=f"Try again in a moment; or remove it (`{remove}`) and its branch.",
         )
-    here = current_branch(path)
-    if branch and here != branch and (here or not or_detached):
+    current = current_branch(path)
+    if branch and current != branch and (current or not or_detached):
         raise RefusedError(
-            f"the worktree {name!r} is on {repr(here) if here else 'no branch'}, not on {branch!r}.",
+            f"the worktree {name!r} is on {repr(current) if current else 'no branch'}, not on {branch!r}.",
             hint=f"`{shlex.join(('git', '-C', name, 'switch', branch))}` switches it back.",
         )
 
@@ -198,12 +198,12 @@ def no_repository(task: str, folder: Path, instead: str = 'give the plan `worktr
     )
 
 
-def proper_branch(words: Sequence[str]) -> str:
-    """Return a branch name made of *words*, which may be any text. Raises `UsageError` if nothing valid is left."""
-    safe = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in word) for word in words)
+def proper_branch(texts: Sequence[str]) -> str:
+    """Return a branch name made of *texts*, which may be any text. Raises `UsageError` if nothing valid is left."""
+    safe = "-".join("".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text) for text in texts)
     name = "-".join(part for part in safe.split("-") if part)
     if not name:
-        raise UsageError(f"{' '.join(words)!r} is not a valid branch name.")
+        raise UsageError(f"{' '.join(texts)!r} is not a valid branch name.")
     return name
 
 

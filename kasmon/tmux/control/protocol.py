@@ -133,5 +133,5 @@ def _parse_output(pane: bytes, text: bytes) -> OutputItem | None:
 
 
 def _parse_number(fields: bytes) -> int | None:
-    words = fields.split(b" ")
-    return int(words[1]) if len(words) == 3 and all(word.isdigit() for word in words) else None
+    parts = fields.split(b" ")
+    return int(parts[1]) if len(parts) == 3 and all(part.isdigit() for part in parts) else None

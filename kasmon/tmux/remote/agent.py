@@ -161,8 +161,8 @@ def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[
         RemoteLaunchError: if the agent cannot be started there.
         ValueError: if a variable has an invalid name.
     """
-    said = run_script(machine, build_start_script(remote_start), variables).fields
-    match said[:2]:
+    answer = run_script(machine, build_start_script(remote_start), variables).fields
+    match answer[:2]:
         case ["started"]:
             return True
         case ["runs"]:
@@ -174,7 +174,7 @@ def start(machine: RemoteMachine, remote_start: RemoteStart, variables: Mapping[
         case ["missing", "program"]:
             why = f"there is no program {remote_start.argv[0]!r} on the PATH of a login shell"
         case _:
-            why = "its folder there is not writable" if said[:1] == ["missing"] else "its tmux cannot start it"
+            why = "its folder there is not writable" if answer[:1] == ["missing"] else "its tmux cannot start it"
     raise RemoteLaunchError(machine.host, why)
 
 
@@ -189,14 +189,14 @@ def outcome(
     """Return the state as `state` does, and the last screen of an ended session. Blocks."""
     name = own_name(session)
     script = _build_head(name) + STATE.format(session=name, tidy=TIDY.format(session=name) if tidy else ":")
-    said = run_script(machine, script, variables)
-    match said.fields:
+    answer = run_script(machine, script, variables)
+    match answer.fields:
         case ["runs"]:
             return RemoteOutcome("runs"), b""
         case ["ended", code] if code.isdecimal():
             status = int(code)  # a shell adds 128 to a signal; a program can exit with such a code, too
             ended = RemoteOutcome("ended", None, status - 128) if 128 < status < 160 else RemoteOutcome("ended", status)
-            return ended, said.shown
+            return ended, answer.shown
     return RemoteOutcome("gone"), b""
 
 
@@ -249,13 +249,13 @@ def _build_head(session: str) -> str:
     return HEAD + OF_SESSION.format(session=session, socket=SOCKET)
 
 
-def quote_folder(said: str) -> str:
-    """Quote the folder *said* for the remote shell: relative to the home directory, unless it is absolute."""
-    if said in ("", "~"):
+def quote_folder(folder: str) -> str:
+    """Quote *folder* for the remote shell: relative to the home directory, unless it is absolute."""
+    if folder in ("", "~"):
         return '"$HOME"'
-    if said.startswith("/"):
-        return shlex.quote(said)
-    return f'"$HOME"/{shlex.quote(said.removeprefix("~/"))}'
+    if folder.startswith("/"):
+        return shlex.quote(folder)
+    return f'"$HOME"/{shlex.quote(folder.removeprefix("~/"))}'
 
 
 def build_marker(nonce: str) -> str:

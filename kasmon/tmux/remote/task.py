@@ -110,8 +110,8 @@ def end_check(machine: RemoteMachine, session: str, variables: Mapping[str, str]
 
 def version(machine: RemoteMachine, variables: Mapping[str, str]) -> str:
     """Return the version of the remote tmux; empty if there is none."""
-    words = run_script(machine, HEAD + VERSION, variables).fields
-    return " ".join(words[1:]) if words[:1] == ["has"] else ""
+    fields = run_script(machine, HEAD + VERSION, variables).fields
+    return " ".join(fields[1:]) if fields[:1] == ["has"] else ""
 
 
 def _check_session(session: str) -> str:

@@ -90,9 +90,11 @@ class GeneralActions:
         app = self.app
         names = [session.name for session in app.fleet.sessions]
         ours = ("", os.uname().nodename)
-        here = [each for each in app.fleet.sessions if each.workdir and each.machine in ours]
-        here = [each for each in here if each.mode is not Mode.INTERPRETER]  # their folder was made by kasmon
-        recent = dict.fromkeys(each.workdir for each in sorted(here, key=lambda each: -each.created_at))
+        candidates = [each for each in app.fleet.sessions if each.workdir and each.machine in ours]
+        candidates = [
+            each for each in candidates if each.mode is not Mode.INTERPRETER
+        ]  # their folder was made by kasmon
+        recent = dict.fromkeys(each.workdir for each in sorted(candidates, key=lambda each: -each.created_at))
         dialog = NewSessionDialog(app.look, app.keys, app.settings.workdir, names, [*recent])
         app.push_screen(dialog)
 

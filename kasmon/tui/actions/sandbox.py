@@ -117,7 +117,7 @@ class SandboxActions:
     async def _check_and_wake(self, session: Session) -> None:
         from kasmon.tui.sandbox.entries import explain_refusal  # imports all sandbox history modules
 
-        gateway, here = self.app.gateway, find_location(self.app)
+        gateway, location = self.app.gateway, find_location(self.app)
         try:
             past = await gateway.sandbox(session.id) if gateway is not None else None
         except KasmonError:
@@ -130,7 +130,7 @@ class SandboxActions:
             f"The memory snapshot of {clean_line(session.label)} cannot be used: {why}.",
             "Resuming keeps the files. Interpreter state that was not saved is lost.",
         )
-        if here == find_location(self.app):  # resuming is as slow as creating one, and the list shows it
+        if location == find_location(self.app):  # resuming is as slow as creating one, and the list shows it
             resume = partial(self.send, session, Resume())
             confirm_action(self.app, "Resume without memory", lines, "resume anyway", resume)
         else:

@@ -108,7 +108,7 @@ class SessionActions:
 
     def hibernate_idle(self) -> None:
         """Ask, then hibernate what is proposed; within the budget, all idle sessions."""
-        proposed = self._proposed() or propose(self.app.fleet.sessions)
+        proposed = self._list_proposed() or propose(self.app.fleet.sessions)
         if not proposed:
             self.app.say("No idle session can be hibernated.")
             return
@@ -123,13 +123,13 @@ class SessionActions:
         memory = self.app.memory
         was_over, self._is_over_budget = self._is_over_budget, 0 < memory.budget_bytes < memory.total_bytes
         if self._is_over_budget and not was_over:
-            names = ", ".join(clean_line(each.label) for each in self._proposed())
+            names = ", ".join(clean_line(each.label) for each in self._list_proposed())
             key = self.app.keys.shown("hibernate_idle")
             advice = f"{key} hibernates those idle for the longest time: {names}." if names else "None of them is idle."
             use = f"Agents use {mb(memory.total_bytes)} of {mb(memory.budget_bytes)} memory."
             self.app.say(f"{use} {advice}", severity="warning")
 
-    def _proposed(self) -> list[Session]:
+    def _list_proposed(self) -> list[Session]:
         found = map(self.app.fleet.get, self.app.memory.proposed)
         return [each for each in found if each is not None and not find_obstacle(each)]
 
@@ -265,13 +265,13 @@ class SessionActions:
         self.app.run_worker(self._explain(session), group="dialog", exclusive=True)
 
     async def _explain(self, session: Session) -> None:
-        name, gateway, here = clean_line(session.label), self.app.gateway, find_location(self.app)
+        name, gateway, location = clean_line(session.label), self.app.gateway, find_location(self.app)
         try:
             explanation = await gateway.explain_state(session.id) if gateway is not None else ()
         except KasmonError as error:
             self.app.say(what_failed(error), severity="warning")
             return
-        if explanation and here == find_location(self.app):
+        if explanation and location == find_location(self.app):
             show_text(self.app, f"Why {name} is {session.state}", lambda width: _explanation_rows(explanation, width))
 
     # Shared.

@@ -91,11 +91,11 @@ class AdoptDialog(Dialog):
     def on_row_list_moved(self, message: RowList.Moved) -> None:
         self._say_notice()
 
-    def _draw(self, row: AdoptablePane | BackgroundSession, here: bool, width: int) -> Strip:
+    def _draw(self, row: AdoptablePane | BackgroundSession, is_selected: bool, width: int) -> Strip:
         name = self.look.fit(_name(row), min(self._target_cells, width * 2 // 5))
         left: list[StyledSpan] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {name}", "text.bold" if here else "text"),
+            (self.look.mark("cursor") if is_selected else " ", "accent"),
+            (f" {name}", "text.bold" if is_selected else "text"),
         ]
         if isinstance(row, BackgroundSession):
             left += [("  claude", "accent"), (f"  {BACKGROUND}, {row.activity}", "faint")]
@@ -103,7 +103,7 @@ class AdoptDialog(Dialog):
         else:
             left += [(f"  {row.agent or row.command}", "accent" if row.agent else "soft"), (f"  {row.title}", "faint")]
             right = [(f"{row.width}x{row.height} ", "faint")]
-        return self.look.between(left, right, width, "selected" if here else "raised")
+        return self.look.between(left, right, width, "selected" if is_selected else "raised")
 
     def submit(self) -> None:
         if (row := self.list.chosen) is None:

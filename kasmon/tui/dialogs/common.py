@@ -69,8 +69,8 @@ class MoveDialog(Dialog):
         """*mode* names the other mode, of which *lines* say what the move by *to_mode* does; *accounts* as they are."""
         super().__init__(look, keys)
         self.session, self.lines, self.to_mode, self.accounts = session, lines, to_mode, accounts
-        words = [f"account {clean_line(name)}" if name else "its own log-in" for name in accounts]
-        self.choice = ChoiceField(look, (mode, *words), id="move-to")
+        labels = [f"account {clean_line(name)}" if name else "its own log-in" for name in accounts]
+        self.choice = ChoiceField(look, (mode, *labels), id="move-to")
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Move to", self.choice)
@@ -87,8 +87,8 @@ class MoveDialog(Dialog):
 
     def _explain(self) -> None:
         of_account = ("The agent ends, and its conversation is resumed with that log-in.", self.lines[1])
-        said = of_account if self.choice.chosen else self.lines
-        self.query_one("#move-says", Sentences).say(*((line, Token.FAINT) for line in said))
+        lines = of_account if self.choice.chosen else self.lines
+        self.query_one("#move-says", Sentences).say(*((line, Token.FAINT) for line in lines))
 
     def submit(self) -> None:
         if not self.choice.chosen:
@@ -111,8 +111,8 @@ class TagsDialog(Dialog):
 
     def inside(self) -> Iterable[Widget]:
         yield DialogField("Tags", self.box)
-        said = f"Words with a space between them. In use: {clean_line(', '.join(self.used)) or 'none'}."
-        yield Sentences(self.look, (said, Token.FAINT), id="used-tags")
+        hint = f"Words with a space between them. In use: {clean_line(', '.join(self.used)) or 'none'}."
+        yield Sentences(self.look, (hint, Token.FAINT), id="used-tags")
 
     def on_mount(self) -> None:
         self.offer(("enter", "save"), ("esc", "cancel"))
@@ -229,5 +229,5 @@ class ConfirmDialog(Dialog):
 
     def _rows(self, width: int) -> Sequence[TextLine]:
         first, *others = (clean_line(line) for line in self.question.lines)
-        said = [(first, Token.TEXT), *((line, Token.NOTICE) for line in others)]
-        return [row for text, token in said for row in wrap([(text, token)], width)]
+        lines = [(first, Token.TEXT), *((line, Token.NOTICE) for line in others)]
+        return [row for text, token in lines for row in wrap([(text, token)], width)]

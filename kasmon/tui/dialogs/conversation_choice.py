@@ -65,14 +65,14 @@ class ConversationField(DialogField):
         self.show(ConversationOffers(), key)
         self.note.say((problem, Token.ERROR))
 
-    def _draw(self, offer: ConversationOffer, here: bool, width: int) -> Strip:
+    def _draw(self, offer: ConversationOffer, is_selected: bool, width: int) -> Strip:
         left: list[StyledSpan] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {offer.title or offer.id}", "text.bold" if here else "text"),
+            (self.look.mark("cursor") if is_selected else " ", "accent"),
+            (f" {offer.title or offer.id}", "text.bold" if is_selected else "text"),
         ]
         used = clock(offer.used_at, day=True)[:16] if offer.used_at else ""
         right: list[StyledSpan] = [
             (f"  {clean_line(offer.session)}" if offer.session else "", "accent"),
             (f"  {used} ", "faint"),
         ]
-        return self.look.between(left, right, width, "selected" if here else "raised")
+        return self.look.between(left, right, width, "selected" if is_selected else "raised")

@@ -61,8 +61,8 @@ class EarlierPromptDialog(Dialog):
         is_whole = self.list.index == len(self.prompts)
         how = "a copy of the conversation" if self.copies[is_whole] else "the transcript, as text in its first prompt"
         until = "" if is_whole else " up to this prompt" if self.copies[is_whole] else ", up to this prompt"
-        said = f"A new session gets {how}{until}; this one stays as it is."
-        self.query_one("#fork-says", Sentences).say((said, Token.TEXT), (NOT_REWOUND, Token.WARNING))
+        text = f"A new session gets {how}{until}; this one stays as it is."
+        self.query_one("#fork-says", Sentences).say((text, Token.TEXT), (NOT_REWOUND, Token.WARNING))
 
     def submit(self) -> None:
         if self.box.display:
@@ -85,9 +85,9 @@ class EarlierPromptDialog(Dialog):
         later = self.prompts[index + 1 :].count(prompt)
         self.run_operation(lambda operations: operations.fork_session(session, prompt, later, text))
 
-    def _draw(self, index: int, here: bool, width: int) -> Strip:
-        mark = self.look.mark("cursor") if here else " "
+    def _draw(self, index: int, is_selected: bool, width: int) -> Strip:
+        mark = self.look.mark("cursor") if is_selected else " "
         is_whole = index == len(self.prompts)
         text = AFTER_ALL if is_whole else clean_line(" ".join(self.prompts[index].split()))
-        spans = ((f" {mark} ", "accent"), (text, "text.bold" if here else "faint" if is_whole else "soft"))
-        return self.look.between(spans, (), width, "selected" if here else "raised")
+        spans = ((f" {mark} ", "accent"), (text, "text.bold" if is_selected else "faint" if is_whole else "soft"))
+        return self.look.between(spans, (), width, "selected" if is_selected else "raised")

@@ -18,8 +18,8 @@ from kasmon.tui.theme.look import StyledSpan, ThemeStyles
 class DialogField(Horizontal):
     """A label, and at its right the widgets to fill in."""
 
-    def __init__(self, label: str, *inside: Widget) -> None:
-        super().__init__(Static(Content(label), markup=False, classes="label"), *inside, classes="field")
+    def __init__(self, label: str, *content: Widget) -> None:
+        super().__init__(Static(Content(label), markup=False, classes="label"), *content, classes="field")
 
 
 class ChoiceChanged(Message):
@@ -53,9 +53,9 @@ class ChoiceField(Widget, can_focus=True):
         return self.options[self.chosen] if self.options else ""
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return 1 + max((row for row, _, _ in self._placed(width)), default=0)
+        return 1 + max((row for row, _, _ in self._locate_options(width)), default=0)
 
-    def _placed(self, width: int) -> list[tuple[int, int, int]]:
+    def _locate_options(self, width: int) -> list[tuple[int, int, int]]:
         """Row, first cell and cells of each option."""
         placed: list[tuple[int, int, int]] = []
         row = x = 0
@@ -69,13 +69,13 @@ class ChoiceField(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         spans: list[StyledSpan] = []
-        for number, (row, _, _) in enumerate(self._placed(self.size.width)):
+        for number, (row, _, _) in enumerate(self._locate_options(self.size.width)):
             if row == y:
-                here = number == self.chosen
+                is_selected = number == self.chosen
                 is_off = self.options[number] in self.off
-                role = ("accent.solid.bold" if self.has_focus else "accent.bold") if here else "soft"
-                role = "faint" if is_off and not here else role
-                mark = self.look.mark("cursor") if here and not self.has_focus else " "
+                role = ("accent.solid.bold" if self.has_focus else "accent.bold") if is_selected else "soft"
+                role = "faint" if is_off and not is_selected else role
+                mark = self.look.mark("cursor") if is_selected and not self.has_focus else " "
                 spans += [(f"{mark}{self.options[number]} ", role), (" ", "text")]
         return self.look.strip(spans, self.size.width, "background")
 
@@ -92,7 +92,7 @@ class ChoiceField(Widget, can_focus=True):
         return True
 
     def on_click(self, event: events.Click) -> None:
-        for number, (row, x, size) in enumerate(self._placed(self.size.width)):
+        for number, (row, x, size) in enumerate(self._locate_options(self.size.width)):
             if row == event.y and x <= event.x < x + size:
                 self.choose(number)
 

@@ -77,8 +77,8 @@ class FolderField(DialogField):
     def takes(self, key: events.Key) -> bool:
         """Accept a completion by Tab, or choose a recent folder by the arrows; return whether there was one."""
         if key.key in ("up", "down") and self._recent:
-            here = self._choices.index(self.box.value) if self.box.value in self._choices else 0
-            self._write(self._choices[(here + (1 if key.key == "down" else -1)) % len(self._choices)])
+            index = self._choices.index(self.box.value) if self.box.value in self._choices else 0
+            self._write(self._choices[(index + (1 if key.key == "down" else -1)) % len(self._choices)])
             return True
         written, whole = self._suggester.last if self._suggester is not None else ("", "")
         if key.key == "tab" and whole and written == self.box.value:

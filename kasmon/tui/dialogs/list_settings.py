@@ -57,15 +57,15 @@ class ColumnsDialog(Dialog):
         )
         self.begin(self.list)
 
-    def _draw(self, choice: ColumnChoice, here: bool, width: int) -> Strip:
+    def _draw(self, choice: ColumnChoice, is_selected: bool, width: int) -> Strip:
         mark = "[x]" if choice.is_shown else "[ ]"
-        role = ("text.bold" if here else "text") if choice.is_shown else "faint"
+        role = ("text.bold" if is_selected else "text") if choice.is_shown else "faint"
         spans: list[StyledSpan] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
+            (self.look.mark("cursor") if is_selected else " ", "accent"),
             (f" {mark} ", role),
             (COLUMNS[choice.key], role),
         ]
-        return self.look.strip(spans, width, "selected" if here else "raised")
+        return self.look.strip(spans, width, "selected" if is_selected else "raised")
 
     def submit(self) -> None:
         if shown := tuple(choice.key for choice in self.list.values if choice.is_shown):

@@ -78,20 +78,20 @@ class MachinesDialog(Dialog):
         problems += [f"{sentence(status.clock_problem)}."] if status.clock_problem else []
         self.said.say(*lines, *((problem, Token.WARNING) for problem in problems))
 
-    def _draw(self, status: "MachineStatus", here: bool, width: int) -> Strip:
+    def _draw(self, status: "MachineStatus", is_selected: bool, width: int) -> Strip:
         since, now = status.presence.since, self.clock.now()
         connected = f"connected {age(now - since)}" if since else "connected"
         lost = unreachable_words(since, now) if since else "unreachable"
         state: StyledSpan = (lost, "bad.bold") if status.is_unreachable else (connected, "good")
         state = ("late: no sign of life for some seconds", "warn") if status.state == "late" else state
         left: list[StyledSpan] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {self.look.fit(status.machine.name, NAME_CELLS)}", "text.bold" if here else "text"),
+            (self.look.mark("cursor") if is_selected else " ", "accent"),
+            (f" {self.look.fit(status.machine.name, NAME_CELLS)}", "text.bold" if is_selected else "text"),
             ("  ", "text"),
             state,
             ("  drained: no new sessions" if status.machine.drained else "", "faint"),
         ]
-        return self.look.between(left, [], width, "selected" if here else "raised")
+        return self.look.between(left, [], width, "selected" if is_selected else "raised")
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "a":

@@ -106,13 +106,13 @@ class PictureDialog(Dialog):
         if protocol:
             try:
                 size = self.app.size
-                room = (max(self._columns() - 2, 8), max(size.height - 12, 4))
+                space = (max(self._columns() - 2, 8), max(size.height - 12, 4))
                 content = await self._read(image)
                 if protocol == "cells":
-                    widget = HalfCells(await asyncio.to_thread(_decode_cells, content, room, self.app.console))
+                    widget = HalfCells(await asyncio.to_thread(_decode_cells, content, space, self.app.console))
                 else:
-                    limit = (room[0] * CELL_PIXELS[0], room[1] * CELL_PIXELS[1])
-                    widget = _build_widget(protocol, await asyncio.to_thread(_decode, content, limit), room)
+                    limit = (space[0] * CELL_PIXELS[0], space[1] * CELL_PIXELS[1])
+                    widget = _build_widget(protocol, await asyncio.to_thread(_decode, content, limit), space)
                 why = ""
             except ImportError:
                 why = MISSING
@@ -146,15 +146,15 @@ def _decode(content: bytes, limit: tuple[int, int]) -> "Image":
     raise KasmonError(f"the picture is not shown: it has more than {DECODED_PIXELS // 1_000_000} million pixels.")
 
 
-def _decode_cells(content: bytes, room: tuple[int, int], console: "Console") -> list[Strip]:
-    """Return the rows of the picture in *room*, in cells: two pixels a cell.
+def _decode_cells(content: bytes, space: tuple[int, int], console: "Console") -> list[Strip]:
+    """Return the rows of the picture in *space*, in cells: two pixels a cell.
 
     Each row is printed once for *console* here, in a thread: this computes the escape sequences of its colours.
 
     Raises:
         KasmonError, ImportError: as `_decode` raises.
     """
-    columns, rows = room
+    columns, rows = space
     picture = _decode(content, (columns, rows * 2))
     width, height = picture.size
     pixels = picture.tobytes()
@@ -189,14 +189,14 @@ class HalfCells(LinesOnlyMixin, Widget):
         return self.rows[y].adjust_cell_length(width) if y < len(self.rows) else Strip.blank(width)
 
 
-def _build_widget(protocol: Protocol, picture: "Image", room: tuple[int, int]) -> Widget:
-    """Return the widget that shows *picture* in *room*, in cells. Raises `ImportError` without textual-image."""
+def _build_widget(protocol: Protocol, picture: "Image", space: tuple[int, int]) -> Widget:
+    """Return the widget that shows *picture* in *space*, in cells. Raises `ImportError` without textual-image."""
     terminal, sys.__stdout__ = sys.__stdout__, io.TextIOWrapper(io.BytesIO())  # type: ignore[misc]  # so that it asks no terminal
     try:
         from textual_image import widget
     finally:
         sys.__stdout__ = terminal  # type: ignore[misc]
-    columns, rows = room
+    columns, rows = space
     width = min(columns, max(1, picture.width // CELL_PIXELS[0]), rows * 2 * picture.width // max(picture.height, 1))
     shown: Widget = (widget.TGPImage if protocol == "kitty" else widget.SixelImage)(picture)
     shown.styles.width = max(width, 1)

@@ -209,17 +209,17 @@ class BroadcastDialog(Dialog):
 
     def _rows(self, width: int) -> Sequence[TextLine]:
         names = {session.id: clean_line(session.label) for session in self.sessions}
-        room = min(max((cells(name) for name in names.values()), default=0), NAME_CELLS)
-        words = {session: self._describe(session) for session in names}
-        word_room = max((cells(word) for word, _, _ in words.values()), default=0)
+        name_cells = min(max((cells(name) for name in names.values()), default=0), NAME_CELLS)
+        descriptions = {session: self._describe(session) for session in names}
+        word_room = max((cells(word) for word, _, _ in descriptions.values()), default=0)
         rows: list[TextLine] = [*wrap([(clean_line(self.prompt.text), Token.PROMPT)], width)[:2], BLANK]
         for session, name in names.items():
-            word, token, why = words[session]
-            shown = wrap([(name, Token.STRONG)], room, words=False)[0].text
-            left = ((shown + " " * (room - cells(shown) + 2), Token.STRONG), (f"{word:<{word_room}}  ", token))
+            word, token, why = descriptions[session]
+            shown = wrap([(name, Token.STRONG)], name_cells, words=False)[0].text
+            left = ((shown + " " * (name_cells - cells(shown) + 2), Token.STRONG), (f"{word:<{word_room}}  ", token))
             blank = ((" " * sum(cells(text) for text, _ in left), Token.TEXT),)
             rows += wrap([(why, Token.NOTICE)], width, left, blank) if why else [TextLine(left)]
-        counts = Counter(word for word, _, _ in words.values())
+        counts = Counter(word for word, _, _ in descriptions.values())
         return [
             *rows,
             BLANK,

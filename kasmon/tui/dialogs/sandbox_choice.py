@@ -70,8 +70,8 @@ class SandboxField(DialogField):
             self.gets.say((INTERPRETERS + clean_line(project), Token.FAINT))
         else:
             not_here = [each.tier for each in self.may_be.tiers if self._find_problem(each)]
-            told = f"unavailable: {', '.join(not_here)}" if not_here and not self.tier and self.is_open else ""
-            self.gets.say(*([(told, Token.FAINT)] if told else []))
+            message = f"unavailable: {', '.join(not_here)}" if not_here and not self.tier and self.is_open else ""
+            self.gets.say(*([(message, Token.FAINT)] if message else []))
             self.is_asked = bool(self.tier)
         return self.is_asked
 

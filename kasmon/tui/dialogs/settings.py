@@ -54,17 +54,17 @@ class SettingsDialog(Dialog):
 
     def inside(self) -> Iterable[Widget]:
         yield self.themes
-        said = [("", Token.TEXT), (f"Config: {clean_line(self.config_path) or 'none'}", Token.TEXT)]
-        said += [(IN_LIGHT, Token.TEXT)] if self.key == LIGHT_KEY else []
-        said += [("Changes to this file apply immediately. Put custom themes in themes/ next to it.", Token.FAINT)]
-        said += [(clean_line(problem), Token.ERROR) for problem in self.problems]
-        yield Sentences(self.look, *said, id="config")
+        lines = [("", Token.TEXT), (f"Config: {clean_line(self.config_path) or 'none'}", Token.TEXT)]
+        lines += [(IN_LIGHT, Token.TEXT)] if self.key == LIGHT_KEY else []
+        lines += [("Changes to this file apply immediately. Put custom themes in themes/ next to it.", Token.FAINT)]
+        lines += [(clean_line(problem), Token.ERROR) for problem in self.problems]
+        yield Sentences(self.look, *lines, id="config")
 
     def on_mount(self) -> None:
         self.offer(("up down", "preview"), ("enter", "apply"), ("esc", "revert"))
         self.begin(self.themes)
 
-    def _draw(self, named: tuple[str, ThemeFile], here: bool, width: int) -> Strip:
+    def _draw(self, named: tuple[str, ThemeFile], is_selected: bool, width: int) -> Strip:
         name, theme = named
         own = ThemeStyles(theme, utf8=self.look.utf8)
         title = f" {clean_line(theme.title)}"
@@ -72,11 +72,11 @@ class SettingsDialog(Dialog):
         shapes: list[StyledSpan] = [(f" {own.state_glyph(state)}{apart}", f"state-{state}") for state in SAMPLE]
         sample = own.strip(shapes, width_of(shapes))
         left: list[StyledSpan] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (title, "text.bold" if here else "text"),
+            (self.look.mark("cursor") if is_selected else " ", "accent"),
+            (title, "text.bold" if is_selected else "text"),
             (f"  {clean_line(name)}" if width >= ROOMY else "", "faint"),
         ]
-        strip = self.look.strip(left, width - width_of(shapes), "selected" if here else "raised")
+        strip = self.look.strip(left, width - width_of(shapes), "selected" if is_selected else "raised")
         return Strip.join([strip, sample])
 
     def on_row_list_moved(self, message: RowList.Moved) -> None:

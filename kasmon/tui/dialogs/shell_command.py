@@ -64,14 +64,14 @@ class ShellCommandDialog(Dialog):
     def action_give(self) -> None:
         if self.ended:
             self.dismiss()
-            output = self._cleaned().rstrip("\n")[-GIVEN_CHARACTERS:]
+            output = self._clean_output().rstrip("\n")[-GIVEN_CHARACTERS:]
             fence = "`" * max(3, 1 + _longest_run(output))
             ran = f"I ran this command in {clean_line(self.session.locate(self.session.workdir))}; it {self.ended}:"
             self._insert(f"{ran}\n\n{fence}\n$ {self.command}\n{output}\n{fence}\n")
 
     def action_copy(self) -> None:
         if self.ended:
-            self._copy(self._cleaned())
+            self._copy(self._clean_output())
 
     async def _run(self) -> None:
         gateway = self.dashboard.gateway
@@ -108,12 +108,12 @@ class ShellCommandDialog(Dialog):
             self.text.scroll_rows(place)
             self.call_after_refresh(lambda: self.text.scroll_to(y=place, animate=False, immediate=True))
 
-    def _cleaned(self) -> str:
+    def _clean_output(self) -> str:
         return clean_block(self.output)
 
     def _rows(self, width: int) -> Sequence[TextLine]:
         rows = wrap([(clean_line(self.command), Token.PROMPT)], width, (("$ ", Token.PROMPT),))
-        for line in self._cleaned().rstrip("\n").split("\n")[-SHOWN_LINES:]:
+        for line in self._clean_output().rstrip("\n").split("\n")[-SHOWN_LINES:]:
             rows += wrap([(line, Token.OUTPUT)], width)
         last = f"It {self.ended}." if self.ended else "It is running."
         return [*rows, *wrap([(last, Token.FAINT)], width)]

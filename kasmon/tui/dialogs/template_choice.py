@@ -70,8 +70,8 @@ class TemplateField(DialogField):
         """
         template = self.chosen
         facts = () if template is None else (("account", template.account), ("tags", ", ".join(template.tags)))
-        said = ", ".join(f"{name}: {clean_line(value)}" for name, value in facts if value)
-        lines = [(said, Token.FAINT)] if said else []
+        text = ", ".join(f"{name}: {clean_line(value)}" for name, value in facts if value)
+        lines = [(text, Token.FAINT)] if text else []
         if template is not None and is_agent_missing:
             lines.append((f"The agent {clean_line(template.agent)!r} cannot be started here.", Token.ERROR))
         self.note.say(*lines)

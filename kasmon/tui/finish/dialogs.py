@@ -109,7 +109,7 @@ class OptionsDialog(Dialog):
     ) -> None:
         super().__init__(look, keys)
         self.title_text, self.options, self.then = options.title, options, then
-        self.choices = [ChoiceField(look, words) for _, words in options.choices]
+        self.choices = [ChoiceField(look, labels) for _, labels in options.choices]
         self.box: TextBox | LineInput | None = None
         if options.text_label == "message":
             self.box = TextBox(keys, "Type a message", options.text, id="message")

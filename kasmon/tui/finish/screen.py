@@ -70,7 +70,7 @@ class FinishScreen(Overlay):
         self.running = ""
         """What is being done; empty for nothing."""
         self.head = TextLines(look, "surface")
-        self.reader = Reader(look, self._rows, ground="background")
+        self.reader = Reader(look, self._rows, background="background")
         self.foot = TextLines(look, "surface")
         self.handlers = {
             Keys.FINISH_DOWN: lambda: self.reader.scroll_pages(1),

@@ -58,22 +58,22 @@ class NotificationDelivery:
         """Show it on the desktop; return why that failed, where the config requires the desktop."""
         if how.desktop == "no" or not self._has_desktop:
             return ""
-        code, words = await self._run(DESKTOP, alert)
+        code, output = await self._run(DESKTOP, alert)
         if code == 0:
             return ""
         self._has_desktop = False
         if how.desktop == "auto":
             return ""
-        why = "kasmon[desktop] is not installed" if code == MISSING else words or "unknown reason"
+        why = "kasmon[desktop] is not installed" if code == MISSING else output or "unknown reason"
         return f"cannot show a desktop notification: {why}."
 
     async def _command(self, alert: Alert, how: Notify) -> str:
         if not how.command:
             return ""
-        code, words = await self._run(how.command, alert)
+        code, output = await self._run(how.command, alert)
         if code == 0:
             return ""
-        outcome = f"ended with exit code {code}" if code is not None else words
+        outcome = f"ended with exit code {code}" if code is not None else output
         return f"the command {how.command[0]!r} of [notify] {outcome}."
 
     async def _run(self, argv: Sequence[str], alert: Alert) -> tuple[int | None, str]:

@@ -152,7 +152,7 @@ class Operations:
     async def restart(self, session: SessionId, /) -> str:
         known, began = self._session(session), time.monotonic()
         await session_operations.restart(self._paths, known)
-        return _resumed(known, time.monotonic() - began) if known.state is SessionState.HIBERNATED else ""
+        return _describe_resumed(known, time.monotonic() - began) if known.state is SessionState.HIBERNATED else ""
 
     async def hibernate(self, session: SessionId, /) -> str:
         """End the idle agent until its next use, or pause its sandbox."""
@@ -164,13 +164,13 @@ class Operations:
 
     async def hibernate_all(self, sessions: Sequence[SessionId], /) -> str:
         """Hibernate these sessions, one after the other, and describe what became of each."""
-        said: list[str] = []
+        messages: list[str] = []
         for session in sessions:
             try:
-                said.append(await self.hibernate(session))
+                messages.append(await self.hibernate(session))
             except KasmonError as error:
-                said.append(error.message)
-        return "\n".join(filter(None, said))
+                messages.append(error.message)
+        return "\n".join(filter(None, messages))
 
     async def move(
         self, session: SessionId, to: Mode, /, *, account: str | None = None, changes_permissions: bool = False
@@ -238,7 +238,7 @@ class Operations:
             self._paths, known, prompt.text, prompt.when, anyway=prompt.anyway, images=images, on_resumed=took_s.append
         )
         warnings = await asyncio.to_thread(find_warnings, self._paths, known)
-        resumed = f"{_resumed(known, took_s[0])} " if took_s else ""
+        resumed = f"{_describe_resumed(known, took_s[0])} " if took_s else ""
         return " · ".join([resumed + describe_receipt(known, receipt), *warnings])
 
     async def store_picture(self, picture: bytes, /) -> str:
@@ -264,8 +264,8 @@ class Operations:
     async def interrupt(self, session: SessionId, /) -> str:
         """Interrupt the turn; the text says what happens to the queue, if there is one."""
         known = self._session(session)
-        said = await session_operations.interrupt(self._paths, known)
-        return f"{clean_line(known.label)}: {said}." if ";" in said else ""
+        message = await session_operations.interrupt(self._paths, known)
+        return f"{clean_line(known.label)}: {message}." if ";" in message else ""
 
     async def continue_stopped(self, session: SessionId, /) -> None:
         await session_operations.continue_stopped(self._paths, self._session(session))
@@ -529,7 +529,7 @@ def _with_fields(config: Config, new: NewSession, fields: Mapping[str, str] | No
     return with_prompt(config, new, new.prompt, fields)
 
 
-def _resumed(session: Session, took_s: float) -> str:
+def _describe_resumed(session: Session, took_s: float) -> str:
     return f"{session.label} resumed in {duration(took_s)}."
 
 

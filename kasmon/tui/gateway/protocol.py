@@ -283,10 +283,10 @@ class Gateway(Protocol):
     async def read_output(self, session: SessionId, /) -> Sequence[str]:
         """Return all lines of the session's terminal and scrollback, oldest first, unwrapped, with SGR sequences."""
 
-    def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
-        """Yield where *words* occur in transcripts or output, a session at a time; closing it ends the search.
+    def search(self, query: str, /) -> AsyncGenerator["SessionHits", None]:
+        """Yield where *query* occurs in transcripts or output, a session at a time; closing it ends the search.
 
-        Raises `KasmonError` if *words* are not searchable.
+        Raises `KasmonError` if *query* is not searchable.
         """
 
     async def update_search_index(self) -> None:

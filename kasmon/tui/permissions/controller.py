@@ -183,9 +183,9 @@ class PermissionController:
             notice = BannerContent(f"kasmon cannot save anything: {clean_line(app.fleet.read_only)}", "bad")
         else:
             notice = app.plan_board.notice()
-        if (inside := app.session_pane.terminal) is not None:
-            inside.bar.waiting = waiting if inside.is_live else 0
-            notice = None if inside.is_live else notice
+        if (terminal := app.session_pane.terminal) is not None:
+            terminal.bar.waiting = waiting if terminal.is_live else 0
+            notice = None if terminal.is_live else notice
         above = [each for each in app.screen_stack[1:] if isinstance(each, Overlay) and each.carries_notice]
         if above or not app.is_palette_open:  # under the palette nothing moves
             app.main_view.banner.notice = None if above else notice
@@ -199,8 +199,8 @@ class PermissionController:
         entered = main_view.preview.session if main_view.focused_inside else None
         self._here = main_view.table.selected if entered is None else entered.id
         for screen in self.app.screen_stack:
-            if isinstance(screen, Overlay) and (here := screen.session_here) is not None:
-                self._here = here or None
+            if isinstance(screen, Overlay) and (session_id := screen.session_here) is not None:
+                self._here = session_id or None
 
     def _build_snapshot(self, also: Iterable[SessionId] = ()) -> PermissionSnapshot:
         waiting = self.queue.waiting

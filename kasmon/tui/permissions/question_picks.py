@@ -39,16 +39,16 @@ def press_key(request: Request, picks: QuestionPicks, key: str) -> tuple[Questio
         return picks, False
     if cursor == own_row:
         return picks._replace(cursor=cursor), True
-    return picks._replace(cursor=cursor, picked=_marked(request, picks.picked, cursor)), False
+    return picks._replace(cursor=cursor, picked=_mark(request, picks.picked, cursor)), False
 
 
-def write_answer(request: Request, picks: QuestionPicks, words: str) -> QuestionPicks:
-    """Return *picks* with the custom answer *words* marked, or without one if it is empty."""
+def write_answer(request: Request, picks: QuestionPicks, text: str) -> QuestionPicks:
+    """Return *picks* with the custom answer *text* marked, or without one if it is empty."""
     own_row = len(request.options)
     others = picks.picked - {own_row}
-    if not words:
+    if not text:
         return picks._replace(own="", picked=others)
-    return picks._replace(own=words, picked=(others if request.many else frozenset()) | {own_row})
+    return picks._replace(own=text, picked=(others if request.many else frozenset()) | {own_row})
 
 
 def labels(request: Request, picks: QuestionPicks) -> tuple[str, ...]:
@@ -61,5 +61,5 @@ def words(request: Request, picks: QuestionPicks) -> str:
     return picks.own if len(request.options) in picks.picked else ""
 
 
-def _marked(request: Request, picked: frozenset[int], row: int) -> frozenset[int]:
+def _mark(request: Request, picked: frozenset[int], row: int) -> frozenset[int]:
     return picked ^ {row} if request.many else frozenset({row})

@@ -129,15 +129,17 @@ def turn(ask: Request) -> tuple[bool, float, RequestId]:
     return ask.later, ask.asked_at, ask.id
 
 
-def first_for(waiting: Sequence[Request], here: SessionId | None, listed: Collection[SessionId] = ()) -> Request | None:
+def first_for(
+    waiting: Sequence[Request], owner: SessionId | None, listed: Collection[SessionId] = ()
+) -> Request | None:
     """Return which of *waiting* the card opens with; None if nothing is pending.
 
     Args:
         waiting: in turn.
-        here: the session that the user has opened or selected; its own request comes first.
-        listed: the sessions in the list. If *here* has no request, the oldest of these comes, else the oldest of all.
+        owner: the session that the user has opened or selected; its own request comes first.
+        listed: the sessions in the list. If *owner* has no request, the oldest of these comes, else the oldest of all.
     """
-    own = (ask for ask in waiting if ask.session == here)
+    own = (ask for ask in waiting if ask.session == owner)
     in_list = (ask for ask in waiting if ask.session in listed)
     return next(chain(own, in_list, waiting), None)
 

@@ -47,34 +47,37 @@ def find_most_similar(request: Request, asked: PermissionSnapshot) -> SimilarReq
     asks, is similar to none. Of equally similar ones it is the first in turn.
     """
     nearest: Request | None = None
-    best, here, there = 0.0, list[str](), list[str]()
-    text, words = _words(request, asked)
-    if not words:
+    best, own_differences, other_differences = 0.0, list[str](), list[str]()
+    text, pieces_of_words = _split_text(request, asked)
+    if not pieces_of_words:
         return None
     matcher = SequenceMatcher[str](None, autojunk=False)
-    matcher.set_seq2([word[0] for word in words])
+    matcher.set_seq2([word[0] for word in pieces_of_words])
     for other in asked.waiting:
         is_comparable = (other.kind, other.tool) == (request.kind, request.tool) and other.session in asked.cards
         if other.id == request.id or not is_comparable:
             continue
-        other_text, other_words = _words(other, asked)
+        other_text, other_words = _split_text(other, asked)
         matcher.set_seq1([word[0] for word in other_words])
         if not _may_be_nearer(matcher, best) or (share := matcher.ratio()) < NEAR or share <= best:
             continue
         nearest, best = other, share
         pieces = [
-            (_piece(text, words[here_1:here_2]), _piece(other_text, other_words[there_1:there_2]))
+            (_piece(text, pieces_of_words[here_1:here_2]), _piece(other_text, other_words[there_1:there_2]))
             for kind, there_1, there_2, here_1, here_2 in matcher.get_opcodes()
             if kind != "equal"
         ]
-        here, there = [piece for piece, _ in pieces if piece], [piece for only, piece in pieces if not only]
+        own_differences, other_differences = (
+            [piece for piece, _ in pieces if piece],
+            [piece for only, piece in pieces if not only],
+        )
     if nearest is None:
         return None
     name = session_label(asked.sessions.get(nearest.session), nearest.session)
     return SimilarRequest(
         place=place_in(asked.waiting, nearest.id) or 1,
         whose="this session" if nearest.session == request.session else name,
-        difference=_difference(here, there, _text(request) == _text(nearest)),
+        difference=_difference(own_differences, other_differences, _text(request) == _text(nearest)),
     )
 
 
@@ -87,13 +90,13 @@ def _piece(text: str, words: Sequence[re.Match[str]]) -> str:
     return text[words[0].start() : words[-1].end()].replace("\n", "␤") if words else ""
 
 
-def _difference(here: Sequence[str], there: Sequence[str], is_same: bool) -> str:
-    """The words that only one of two requests has, *here* or *there*, as text."""
+def _difference(own: Sequence[str], other: Sequence[str], is_same: bool) -> str:
+    """The words that only one of two requests has, *own* or *other*, as text."""
     if is_same:
         return SAME
     parts = [
-        *([f"only here: {', '.join(here)}"] if here else []),
-        *([f"not here: {', '.join(there)}"] if there else []),
+        *([f"only here: {', '.join(own)}"] if own else []),
+        *([f"not here: {', '.join(other)}"] if other else []),
     ]
     return "; ".join(parts) or "differs in whitespace, in a secret, or further down"
 
@@ -106,7 +109,7 @@ def _text(request: Request) -> str:
     return "\n".join(text for text in (*texts, *request.options) if text)
 
 
-def _words(request: Request, asked: PermissionSnapshot) -> tuple[str, list[re.Match[str]]]:
+def _split_text(request: Request, asked: PermissionSnapshot) -> tuple[str, list[re.Match[str]]]:
     """The start of that, and its words and operators; redacted first, as a piece of a secret is not recognisable."""
     text = redact(_text(request)[:COMPARED], asked.card_of(request).secrets)[0]
     return text, [*islice(_WORDS.finditer(text), MOST_WORDS)]

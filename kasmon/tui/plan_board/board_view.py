@@ -112,18 +112,18 @@ class PlanBoardView(ScrollView, can_focus=False):
     # Drawing.
 
     def render_line(self, y: int) -> Strip:
-        width, room = self.size.width, self.room
-        if self.board is None or not room.waves:
+        width, layout = self.size.width, self.room
+        if self.board is None or not layout.waves:
             return self.look.strip((), width)
         x, down = self.scroll_offset
-        if not room.is_beside:
+        if not layout.is_beside:
             return self._stacked_row(y + down, width)
-        first, last = x // room.column, min(len(room.waves) - 1, (x + width - 1) // room.column)
+        first, last = x // layout.column, min(len(layout.waves) - 1, (x + width - 1) // layout.column)
         strips = [
             self._title_row(wave, y) if y < HEADS else self._cell(wave, y - HEADS + down)
             for wave in range(first, last + 1)
         ]
-        start = x - first * room.column
+        start = x - first * layout.column
         return Strip.join(strips).adjust_cell_length(start + width, self.look.style("text")).crop(start, start + width)
 
     def _stacked_row(self, y: int, width: int) -> Strip:
@@ -140,9 +140,9 @@ class PlanBoardView(ScrollView, can_focus=False):
     def _title_row(self, wave: int, line: int) -> Strip:
         inner = self.room.column - GAP
         if line:
-            here = self.room.wave(self.cursor) == wave
+            is_selected = self.room.wave(self.cursor) == wave
             rule = self.look.mark("rule") * (inner - 1)
-            return self.look.strip([(" ", "text"), (rule, "accent" if here else "line")], self.room.column)
+            return self.look.strip([(" ", "text"), (rule, "accent" if is_selected else "line")], self.room.column)
         spans: list[StyledSpan] = [(" ", "text")]
         left = inner - 1
         for text, role in self._titles[wave]:
@@ -160,17 +160,17 @@ class PlanBoardView(ScrollView, can_focus=False):
 
     def _card(self, task: Task, line: int, width: int, inner: int) -> Strip:
         """A row of a card that has *width* cells, *inner* of them for text."""
-        here = task.id == self.cursor
-        ground: Background = "selected" if here else "background"
+        is_selected = task.id == self.cursor
+        background: Background = "selected" if is_selected else "background"
         assert self.board is not None
         if (rows := self._cards.get(task.id)) is None:
             rows = self._cards[task.id] = self._draw_card(self.board, task, inner)
-        bar = self.look.mark("cursor") if here else self.look.mark("bar") if self.room.is_beside else " "
-        role = "accent" if here else self._bar_role(task)
+        bar = self.look.mark("cursor") if is_selected else self.look.mark("bar") if self.room.is_beside else " "
+        role = "accent" if is_selected else self._bar_role(task)
         edge: list[StyledSpan] = [(bar, role), (" ", "text")]
         if not self.room.is_beside:
-            return self.look.strip([*edge, *rows[line]], width, ground)
-        card = self.look.strip([*edge, *rows[line]], width - GAP, ground)
+            return self.look.strip([*edge, *rows[line]], width, background)
+        card = self.look.strip([*edge, *rows[line]], width - GAP, background)
         return Strip.join([card, self.look.strip((), GAP)])
 
     def _bar_role(self, task: Task) -> str:

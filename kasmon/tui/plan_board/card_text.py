@@ -121,8 +121,8 @@ def narrow(board: PlanBoard, task: Task, place: str, width: int, moment: TaskCar
         _row(look, [("  ", "text"), *_collides(look, hit, how), *draw_note(board, task, now)], [], width),
         _row(
             look,
-            [("  ", "text"), *_attempts(look, at), *_checked(task, at)],
-            [*_changed(at), (f"  {place}", "faint")],
+            [("  ", "text"), *_attempts(look, at), *_describe_check(task, at)],
+            [*_describe_changes(at), (f"  {place}", "faint")],
             width,
         ),
     ]
@@ -145,7 +145,7 @@ def wide(board: PlanBoard, task: Task, width: int, moment: TaskCardContext) -> l
     machine, account = machine_of(board, task), account_of(board, task)
     checked = ([(f"on {machine}  ", "soft")] if machine else []) + _attempts(look, at)
     checked = ([(f"account {account}  ", "soft")] if account else []) + checked
-    checked += [(look.cut(text, CHECK), role) for text, role in _checked(task, at)]
+    checked += [(look.cut(text, CHECK), role) for text, role in _describe_check(task, at)]
     return [
         _row(look, title, [*_folded_children(look, board, at), *state], width),
         _row(look, [("  ", "text"), *_collides(look, hit, how), *draw_note(board, task, now)], checked, width),
@@ -261,7 +261,7 @@ def _collides(look: ThemeStyles, hit: CollisionSummary | None, how: TaskCardStat
     return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
-def _checked(task: Task, at: TaskRun) -> list[StyledSpan]:
+def _describe_check(task: Task, at: TaskRun) -> list[StyledSpan]:
     if at.check is None or at.state is TaskState.WAITING:
         is_over = at.state in (TaskState.DONE, TaskState.FAILED, TaskState.SKIPPED)
         if not task.check or is_over:
@@ -285,7 +285,7 @@ def _attempts(look: ThemeStyles, at: TaskRun) -> list[StyledSpan]:
     return [(f"attempt {at.attempt}", "warn"), (f" {look.mark('dot')} ", "faint")]
 
 
-def _changed(at: TaskRun) -> list[StyledSpan]:
+def _describe_changes(at: TaskRun) -> list[StyledSpan]:
     if at.changed is None or at.state not in (TaskState.CLAIMED, TaskState.DONE):
         return []
     many = "nothing changed" if not at.changed else "1 file" if at.changed == 1 else f"{at.changed} files"
@@ -299,12 +299,12 @@ def _after_dot(look: ThemeStyles, text: str, role: str) -> list[StyledSpan]:
 def _row(look: ThemeStyles, left: Sequence[StyledSpan], right: Sequence[StyledSpan], width: int) -> list[StyledSpan]:
     """*left* and *right* at the ends of *width* cells; *left* is cut where both do not fit."""
     right = list(right) if width_of(right) + 8 <= width else []
-    room = width - width_of(right) - (1 if right else 0)
+    space = width - width_of(right) - (1 if right else 0)
     shown: list[StyledSpan] = []
     for text, role in left:
-        cut = look.cut(text, room)
+        cut = look.cut(text, space)
         shown.append((cut, role))
-        room -= width_of([(cut, role)])
-        if cut != text or room <= 0:
+        space -= width_of([(cut, role)])
+        if cut != text or space <= 0:
             break
     return [*shown, (" " * (width - width_of(shown) - width_of(right)), "text"), *right]

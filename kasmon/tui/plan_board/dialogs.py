@@ -123,23 +123,25 @@ def task_rows(board: PlanBoard, task: Task, width: int) -> Sequence[TextLine]:
     """Return everything that the plan and its run record of *task*."""
     at = board.run.of(task.id)
     rows = wrap([(clean_line(task.title) or task.id, Token.HEADING)], width)
-    for word, value in _facts(board, task, at):
-        rows += _entry(word, value, width)
+    for label, value in _facts(board, task, at):
+        rows += _entry(label, value, width)
     for each in (board.sessions.get(at.session), *children_of(board, at)):
         if each is not None and each.finish_proposed:
             who = each.finish_proposed_by or "an agent"
-            said = f"{who} proposes to finish {each.label}, {clock(each.finish_proposed_at)}: {each.finish_proposed}"
-            rows += _entry("proposal", said, width)
+            proposal = (
+                f"{who} proposes to finish {each.label}, {clock(each.finish_proposed_at)}: {each.finish_proposed}"
+            )
+            rows += _entry("proposal", proposal, width)
     rows += _tree(board, at, width)
     for number, why in enumerate(at.failures, 1):
         rows += _entry(f"failure {number}", why, width, Token.WARNING)
     if at.check is not None and at.check.output:
         rows += [BLANK, TextLine((("Check output (end)", Token.STRONG),))]
         rows += _block(at.check.output.rstrip("\n"), width, Token.OUTPUT)
-    told = displayed_prompt(task.body) if agent_of(board, task) == SCRIPTED else task.body
-    if told.strip():
+    prompt = displayed_prompt(task.body) if agent_of(board, task) == SCRIPTED else task.body
+    if prompt.strip():
         rows += [BLANK, TextLine((("Prompt", Token.STRONG),))]
-        rows += _block(told.strip("\n"), width, Token.TEXT)
+        rows += _block(prompt.strip("\n"), width, Token.TEXT)
     return rows
 
 
@@ -169,7 +171,7 @@ def _facts(board: PlanBoard, task: Task, at: TaskRun) -> list[tuple[str, str]]:
         ("conflicts", ", ".join(at.conflicts)),
         ("folder", at.workdir),
     ]
-    return [(word, said) for word, said in facts if said]
+    return [(label, value) for label, value in facts if value]
 
 
 def _tree(board: PlanBoard, at: TaskRun, width: int) -> list[TextLine]:
@@ -182,8 +184,8 @@ def _tree(board: PlanBoard, at: TaskRun, width: int) -> list[TextLine]:
             if each.actor is not None and each.actor.session == starter:
                 spent = "" if each.cost_usd is None else f", {money(each.cost_usd)}"
                 indent = f"{'  ' * (depth - 1)}└ " if depth else ""
-                said = f"{indent}{each.label}: {state_label(each)}, {each.agent}{spent}"
-                rows.extend(_entry("" if rows else "started", said, width))
+                line = f"{indent}{each.label}: {state_label(each)}, {each.agent}{spent}"
+                rows.extend(_entry("" if rows else "started", line, width))
                 add(str(each.id), depth + 1)
 
     add(at.session, 0)

@@ -108,9 +108,9 @@ def _bar(text: str, role: str, look: ThemeStyles, width: int) -> list[DrawnLine]
 
 def bar(board: PlanBoard | None, task: Task | None, keys: KeyMap, look: ThemeStyles) -> tuple[KeyHint, ...]:
     actions: Sequence[str] = () if board is None else list_offered(board, task)
-    words: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, Keys.PLAN_PAUSE)}
+    labels: dict[str, str] = {"plan_pause": "pause" if board is None else decision_of(board, Keys.PLAN_PAUSE)}
     if board is not None and board.edit is not None:
         actions = ("plan_edit", *actions)
-        words["plan_edit"] = "review changes" if board.has_begun else "run"
+        labels["plan_edit"] = "review changes" if board.has_begun else "run"
     shown = (*actions, "leave_board", "help")
-    return tuple(KeyHint(each, keys.shown(each, look.utf8), words.get(each, ROWS[each].label)) for each in shown)
+    return tuple(KeyHint(each, keys.shown(each, look.utf8), labels.get(each, ROWS[each].label)) for each in shown)

@@ -202,8 +202,8 @@ class PlanBoardScreen(Overlay):
         if board is None:
             return
         tasks = [task for wave in self.view.room.waves for task in wave]
-        here = next((n for n, task in enumerate(tasks) if task.id == self.cursors.get(board.id)), -1)
-        for task in (*tasks[here + 1 :], *tasks[: here + 1]):
+        index = next((n for n, task in enumerate(tasks) if task.id == self.cursors.get(board.id)), -1)
+        for task in (*tasks[index + 1 :], *tasks[: index + 1]):
             if find_card_state(board, task).needs_person:
                 self._go(task.id)
                 return

@@ -104,12 +104,12 @@ class ReviewController:
 
     def revert_hunk(self, screen: "ReviewScreen", hunk: "ShownHunk", /) -> None:
         session, undo = screen.session_here, self.app.keys.shown("review_undo")
-        lines = (f"Revert this hunk of {hunk.name} in the worktree?", *_shown(hunk), "", f"{undo} undoes it.")
+        lines = (f"Revert this hunk of {hunk.name} in the worktree?", *_describe_turn(hunk), "", f"{undo} undoes it.")
         self._confirm(screen, "Revert hunk", lines, "revert", lambda operations: operations.revert_hunk(session, hunk))
 
     def stage_hunk(self, screen: "ReviewScreen", hunk: "ShownHunk", /) -> None:
         session, undo = screen.session_here, self.app.keys.shown("review_undo")
-        lines = (f"Stage this hunk of {hunk.name}?", *_shown(hunk), "", f"{undo} unstages it.")
+        lines = (f"Stage this hunk of {hunk.name}?", *_describe_turn(hunk), "", f"{undo} unstages it.")
         self._confirm(screen, "Stage hunk", lines, "stage", lambda operations: operations.stage_hunk(session, hunk))
 
     def undo_hunk(self, screen: "ReviewScreen", /) -> None:
@@ -144,7 +144,7 @@ class ReviewController:
         self.app.run_worker(work, group="dialog", exclusive=True)
 
     async def _open(self, session: Session, turn: int | None) -> None:
-        name, here = clean_line(session.label), find_location(self.app)
+        name, location = clean_line(session.label), find_location(self.app)
         why = f"No changes by {name} were recorded." if turn is None else f"Turn {turn} of {name} changed no files."
         review: ShownReview | None = None
         try:
@@ -153,7 +153,7 @@ class ReviewController:
             why = what_failed(error)
         from kasmon.tui.review.screen import ReviewScreen
 
-        if here != find_location(self.app):
+        if location != find_location(self.app):
             return
         if review is not None and review.files:
             self.app.push_screen(ReviewScreen(self.app.look, self.app.keys, review, self))
@@ -211,6 +211,6 @@ class ReviewController:
         await self._show(screen, screen.review.turn)
 
 
-def _shown(hunk: "ShownHunk") -> tuple[str, ...]:
+def _describe_turn(hunk: "ShownHunk") -> tuple[str, ...]:
     more = len(hunk.lines) - MOST_SHOWN
     return (*hunk.lines[:MOST_SHOWN], f"… {more:,} more lines") if more > 0 else hunk.lines

@@ -48,7 +48,7 @@ class CommentDialog(Dialog):
         self.session, self.comment, self._done = session, comment, done
         place = f"{clean_line(comment.file)}:{line_range(comment.line, comment.last_line)}"
         self.title_text = f"Comment on {place}"
-        self.quoted = Reader(look, lambda width: _quoted(comment, width))
+        self.quoted = Reader(look, lambda width: _quote(comment, width))
 
         self.box = TextBox(keys, "Type a comment", comment.text, id="message")
 
@@ -126,19 +126,19 @@ class CommentsDialog(Dialog):
     def _show_chosen(self) -> None:
         if (chosen := self.list.chosen) is not None:
             self.details.read(lambda width: _detail_rows(chosen, width))
-            words = {**OF_COMMENTS, "review_comment_resolve": "reopen" if chosen.state == "resolved" else "resolve"}
-            offers = [(self.keys.shown(action, self.look.utf8), word) for action, word in words.items()]
+            labels = {**OF_COMMENTS, "review_comment_resolve": "reopen" if chosen.state == "resolved" else "resolve"}
+            offers = [(self.keys.shown(action, self.look.utf8), label) for action, label in labels.items()]
             self.offer(("up down", "choose"), ("enter", "go there"), *offers, ("esc", "close"))
 
-    def _draw(self, logged: LoggedComment, here: bool, width: int) -> Strip:
+    def _draw(self, logged: LoggedComment, is_selected: bool, width: int) -> Strip:
         place = self.look.cut_left(clean_line(logged.place), width // 2)
         left: list[StyledSpan] = [
-            (self.look.mark("cursor") if here else " ", "accent"),
-            (f" {place}", "text.bold" if here else "text"),
+            (self.look.mark("cursor") if is_selected else " ", "accent"),
+            (f" {place}", "text.bold" if is_selected else "text"),
             (f"  {logged.state}", "warn" if logged.state == "open" else "faint"),
             (f"  {clean_line(logged.comment.text)}", "soft"),
         ]
-        return self.look.between(left, [], width, "selected" if here else "raised")
+        return self.look.between(left, [], width, "selected" if is_selected else "raised")
 
 
 def _detail_rows(logged: LoggedComment, width: int) -> list[TextLine]:
@@ -147,10 +147,10 @@ def _detail_rows(logged: LoggedComment, width: int) -> list[TextLine]:
         for line in logged.comment.text.split("\n")
         for row in wrap([(clean_line(line), Token.TEXT)], width, (("  ", Token.TEXT),), (("  ", Token.TEXT),))
     ]
-    return [TextLine(()), *_quoted(logged.comment, width), *text]
+    return [TextLine(()), *_quote(logged.comment, width), *text]
 
 
-def _quoted(comment: ReviewComment, width: int) -> list[TextLine]:
+def _quote(comment: ReviewComment, width: int) -> list[TextLine]:
     """Return the first commented lines, each cut to a row of *width* cells."""
     lines = comment.lines[:MOST_QUOTED]
     more = len(comment.lines) - len(lines)

@@ -129,18 +129,18 @@ class DiffRows:
         two_columns: bool = False,
         folded: frozenset[int] = frozenset(),
         comments: Mapping[int, Sequence[ShownComment]] | None = None,
-        words: str = "",
+        query: str = "",
         unfold_key: str = "",
     ) -> None:
         """
         Args:
             folded: the indexes of hunks.
             comments: they are below the lines with these indexes.
-            words: marked where they occur.
+            query: marked where they occur.
         """
         self.file, self.width, self.two_columns, self.folded = file, width, two_columns, folded
         self._pairs = pairs
-        self._colours, self._words, self._unfold_key = colours, words.casefold(), unfold_key
+        self._colours, self._words, self._unfold_key = colours, query.casefold(), unfold_key
         self._comments = {each.id: each for listed in (comments or {}).values() for each in listed}
         ends = [line for hunk in file.hunks for line in file.lines[max(hunk.start, hunk.end - 4) : hunk.end]]
         self._digits = len(str(max((max(line.old, line.new) for line in ends), default=1)))
@@ -211,7 +211,7 @@ class DiffRows:
 
     def _heights(self) -> Iterator[int]:
         """Yield the rows of each entry. This loop runs for each line of a file, so it is written out."""
-        lines, room = self.file.lines, self._text_cells
+        lines, space = self.file.lines, self._text_cells
         for kind, old, new, comment in self.entries:
             if kind == "hunk":
                 yield 1
@@ -219,17 +219,17 @@ class DiffRows:
                 yield len(self._comment_rows(comment))
             elif old == new and new is not None:
                 text = lines[new].text
-                short = len(text) <= room and text.isascii() and "\t" not in text
+                short = len(text) <= space and text.isascii() and "\t" not in text
                 yield 1 if short else self._line_height(new)
             else:
                 yield max(self._line_height(line) for line in (old, new) if line is not None)
 
     def _line_height(self, at: int) -> int:
         line, token = self.file.lines[at].text, self.file.lines[at].token
-        room = self.width if self.two_columns and token is Token.FAINT else self._text_cells
+        space = self.width if self.two_columns and token is Token.FAINT else self._text_cells
         if line.isascii() and "\t" not in line and len(line) <= MOST_CHARACTERS:
-            return max(1, -(-(len(line) - (token is not Token.FAINT)) // room))
-        return len(_cut_points(_body(self.file.lines[at]), room))
+            return max(1, -(-(len(line) - (token is not Token.FAINT)) // space))
+        return len(_cut_points(_body(self.file.lines[at]), space))
 
     # Drawing.
 
@@ -248,7 +248,7 @@ class DiffRows:
             left = self._line_rows(entry.old, old_side=True) if entry.old is not None else []
             right = self._line_rows(entry.new) if entry.new is not None else []
             for one, other in zip_longest(left, right, fillvalue=()):
-                yield [*_padded(one, self._column), StyledText(COLUMN_GAP, "faint"), *_padded(other, self._column)]
+                yield [*_pad(one, self._column), StyledText(COLUMN_GAP, "faint"), *_pad(other, self._column)]
 
     def _hunk_row(self, entry: Entry) -> Row:
         at = self.file.hunk_at(entry.line)
@@ -273,20 +273,20 @@ class DiffRows:
 
     def _line_rows(self, at: int, *, old_side: bool = False) -> list[Row]:
         line = self.file.lines[at]
-        ground = BACKGROUNDS.get(line.token, "background")
+        background = BACKGROUNDS.get(line.token, "background")
         number = line.old if old_side or line.token is Token.REMOVED else line.new
         role = ROLES.get(line.token, "faint")
         body = _body(line)
-        pieces = list(self._styled(at, body, ground))
+        pieces = list(self._apply_styles(at, body, background))
         rows: list[Row] = []
         for start, end in _cut_points(body, self._text_cells):
             digits = f"{number or '':>{self._digits}} " if not start else " " * (self._digits + 1)
             sign = line.text[:1] if not start and line.token is not Token.FAINT else " "
-            gutter = [StyledText(digits, role, ground), StyledText(sign or " ", role, ground)]
-            rows.append([*gutter, *_sliced(pieces, start, end)])
+            gutter = [StyledText(digits, role, background), StyledText(sign or " ", role, background)]
+            rows.append([*gutter, *_slice(pieces, start, end)])
         return rows
 
-    def _styled(self, at: int, body: str, ground: Background) -> Iterator[StyledText]:
+    def _apply_styles(self, at: int, body: str, background: Background) -> Iterator[StyledText]:
         """Yield *body* in pieces: by its syntax, its changed words, and the words that are searched."""
         line = self.file.lines[at]
         changed, found = self._changed_ranges(at), _occurrences(body, self._words)
@@ -302,9 +302,11 @@ class DiffRows:
                     yield StyledText(body[first:last], TOKENS[Token.FOUND])
                 elif any(low <= first < high for low, high in changed):
                     bold = role if ".bold" in role else f"{role}.bold"
-                    yield StyledText(body[first:last], f"{bold}.underline", WORD_BACKGROUNDS.get(line.token, ground))
+                    yield StyledText(
+                        body[first:last], f"{bold}.underline", WORD_BACKGROUNDS.get(line.token, background)
+                    )
                 else:
-                    yield StyledText(body[first:last], role, ground)
+                    yield StyledText(body[first:last], role, background)
             start = end
 
     def _changed_ranges(self, at: int) -> tuple[Range, ...]:
@@ -325,19 +327,19 @@ def _body(line: DiffLine) -> str:
     return text.expandtabs(TAB) if "\t" in text else text
 
 
-def _cut_points(text: str, room: int) -> list[Range]:
+def _cut_points(text: str, space: int) -> list[Range]:
     """Return the start and end of each row of *text*; one empty row for no text."""
     if text.isascii():
-        return [(at, min(at + room, len(text))) for at in range(0, len(text), room)] or [(0, 0)]
+        return [(at, min(at + space, len(text))) for at in range(0, len(text), space)] or [(0, 0)]
     ranges: list[Range] = []
     at = 0
-    for row in wrap([(text, Token.TEXT)], max(room, LEAST_CELLS), words=False):
+    for row in wrap([(text, Token.TEXT)], max(space, LEAST_CELLS), words=False):
         ranges.append((at, at + len(row.text)))
         at += len(row.text)
     return ranges or [(0, 0)]
 
 
-def _sliced(pieces: Sequence[StyledText], start: int, end: int) -> Iterator[StyledText]:
+def _slice(pieces: Sequence[StyledText], start: int, end: int) -> Iterator[StyledText]:
     at = 0
     for piece in pieces:
         if at + len(piece.text) > start and at < end:
@@ -345,20 +347,20 @@ def _sliced(pieces: Sequence[StyledText], start: int, end: int) -> Iterator[Styl
         at += len(piece.text)
 
 
-def _padded(row: Row, width: int) -> Iterator[StyledText]:
+def _pad(row: Row, width: int) -> Iterator[StyledText]:
     yield from row
-    ground: Background = row[0].ground if row else "background"
+    background: Background = row[0].ground if row else "background"
     if (missing := width - sum(cells(piece.text) for piece in row)) > 0:
-        yield StyledText(" " * missing, "text", ground)
+        yield StyledText(" " * missing, "text", background)
 
 
-def _occurrences(text: str, words: str) -> tuple[Range, ...]:
-    """Return the ranges in which *words*, which are folded to lower case, occur in *text*."""
-    if not words:
+def _occurrences(text: str, query: str) -> tuple[Range, ...]:
+    """Return the ranges in which *query*, which is folded to lower case, occurs in *text*."""
+    if not query:
         return ()
-    folded, found, at = text.casefold(), list[Range](), -len(words)
+    folded, found, at = text.casefold(), list[Range](), -len(query)
     if len(folded) != len(text):
         return ()
-    while (at := folded.find(words, at + len(words))) >= 0:
-        found.append((at, at + len(words)))
+    while (at := folded.find(query, at + len(query))) >= 0:
+        found.append((at, at + len(query)))
     return tuple(found)

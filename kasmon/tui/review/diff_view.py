@@ -72,9 +72,9 @@ class DiffView(ScrollView, can_focus=False):
         if not self._colours.is_ready:
             self.run_worker(self._load_colours(self._colours), group="colours", exclusive=True)
 
-    def search(self, words: str) -> None:
-        """Mark *words* where they occur."""
-        self.words = words
+    def search(self, query: str) -> None:
+        """Mark *query* where it occurs."""
+        self.words = query
         self._redraw()
 
     @property
@@ -145,9 +145,9 @@ class DiffView(ScrollView, can_focus=False):
 
     def go_to_change(self, by: int) -> bool:
         """Move the cursor to the next (1) or the previous (-1) run of changed lines; return whether there is one."""
-        here = self.line
+        line = self.line
         changes = list_changes(self.file)
-        found = [at for at in changes if at > here] if by > 0 else [at for at in reversed(changes) if at < here]
+        found = [at for at in changes if at > line] if by > 0 else [at for at in reversed(changes) if at < line]
         if found:
             self.go_to_line(found[0])
         return bool(found)
@@ -209,7 +209,7 @@ class DiffView(ScrollView, can_focus=False):
             two_columns=self.is_two,
             folded=frozenset(self.folded),
             comments=self._comments,
-            words=self.words,
+            query=self.words,
             unfold_key=self._unfold_key,
         )
         self.cursor = min(self.cursor, max(0, len(self.rows.entries) - 1))
@@ -251,7 +251,7 @@ class DiffView(ScrollView, can_focus=False):
     def _strip(self, row: Row, mark: str, over: Background | None, width: int) -> Strip:
         """Return *row* in exactly *width* cells; *over* replaces its backgrounds."""
         style = self.look.style
-        ground: Background = row[0].ground if row else "background"
+        background: Background = row[0].ground if row else "background"
         segments = [Segment(mark, style("accent", over or "background"))]
         left = width - 1
         for piece in row:
@@ -263,7 +263,9 @@ class DiffView(ScrollView, can_focus=False):
                 segments.append(Segment(text, style(piece.role, over or piece.ground)))
             left -= size
         if left > 0:
-            segments.append(Segment(" " * left, style("text", over or (ground if not self.is_two else "background"))))
+            segments.append(
+                Segment(" " * left, style("text", over or (background if not self.is_two else "background")))
+            )
         return Strip(segments, width)
 
     def on_click(self, event: events.Click) -> None:

@@ -260,31 +260,31 @@ class ReviewScreen(Overlay):
         message.stop()
         self.find_bar.search_if_current(message.words, self._search)
 
-    def _search(self, words: str, *, moves: bool = True) -> None:
-        self.find_bar.words.words = words
-        folded = words.casefold()
+    def _search(self, query: str, *, moves: bool = True) -> None:
+        self.find_bar.words.words = query
+        folded = query.casefold()
         self._matches = [
             (place, at)
             for place, file in enumerate(self._order)
             for at, text in enumerate(self.review.files[file].lines)
             if folded and folded in text.casefold()
         ]
-        self.view.search(words)
-        here = self._match or (0, 0)
-        found = next((match for match in self._matches if match >= here), next(iter(self._matches), None))
+        self.view.search(query)
+        position = self._match or (0, 0)
+        found = next((match for match in self._matches if match >= position), next(iter(self._matches), None))
         if moves and found is not None:
             self._show_match(found)
-        self.find_bar.show_count(len(self._matches), done=True, here=found is not None)
+        self.find_bar.show_count(len(self._matches), done=True, at_match=found is not None)
 
     def _step_match(self, by: int) -> None:
         if not self.find_bar.is_open or not self._matches:
             self._begin_find()
             return
-        here = (self._order.index(self.at), self.view.line)
-        later = [match for match in self._matches if (match > here if by > 0 else match < here)]
+        position = (self._order.index(self.at), self.view.line)
+        later = [match for match in self._matches if (match > position if by > 0 else match < position)]
         if later:
             self._show_match(later[0] if by > 0 else later[-1])
-        self.find_bar.show_count(len(self._matches), done=True, here=bool(later))
+        self.find_bar.show_count(len(self._matches), done=True, at_match=bool(later))
 
     def _show_match(self, match: tuple[int, int]) -> None:
         place, line = match
@@ -310,8 +310,8 @@ class ReviewScreen(Overlay):
     # Comments.
 
     def _comment(self) -> None:
-        if (here := self._comment_here()) is not None:
-            self.requests.write_comment(self, here.comment)
+        if (target := self._comment_here()) is not None:
+            self.requests.write_comment(self, target.comment)
             return
         file, selected = self.view.file, self.view.selected_lines()
         lines = [(at, file.lines[at].new) for at in selected if file.lines[at].new]
@@ -346,8 +346,8 @@ class ReviewScreen(Overlay):
             self.requests.report(f"{clean_line(logged.place)} is not in the shown changes.{hint}")
 
     def _on_comment(self, request: Callable[["ReviewScreen", LoggedComment], None]) -> None:
-        if (here := self._comment_here()) is not None:
-            request(self, here)
+        if (selected := self._comment_here()) is not None:
+            request(self, selected)
         else:
             self.requests.report("Go to a comment first.")
 
@@ -416,22 +416,22 @@ class ReviewScreen(Overlay):
         self.list.say(*self._file_lines())
         self.foot.say(self._keys())
 
-    def _file_facts(self, room: int) -> tuple[StyledSpan, ...]:
-        """What the list does not show of the selected file: a rename, a mode; cut to *room* cells."""
+    def _file_facts(self, space: int) -> tuple[StyledSpan, ...]:
+        """What the list does not show of the selected file: a rename, a mode; cut to *space* cells."""
         if (change := self.change) is None:
             return ()
         facts = [f"renamed from {clean_line(change.old_name)}"] if change.old_name else []
         facts += [f"mode {' → '.join(change.modes)}"] if len(change.modes) == 2 else []
-        text = self.look.cut_left(" · ".join(facts), room)
+        text = self.look.cut_left(" · ".join(facts), space)
         return ((f"{text} ", "soft"),) if text else ()
 
     def _file_lines(self) -> list[DrawnLine]:
         height = self.size.height
-        room = max(1, height - 2 if self._is_beside else min(SHOWN_ABOVE, height // 4, len(self._tree)))
-        here = next((number for number, row in enumerate(self._tree) if row.file == self.at), 0)
-        first = max(0, min(here - room // 2, len(self._tree) - room))
+        height_left = max(1, height - 2 if self._is_beside else min(SHOWN_ABOVE, height // 4, len(self._tree)))
+        index = next((number for number, row in enumerate(self._tree) if row.file == self.at), 0)
+        first = max(0, min(index - height_left // 2, len(self._tree) - height_left))
         width = LIST_COLUMNS if self._is_beside else self.size.width
-        return [self._file_line(row, width) for row in self._tree[first : first + room]]
+        return [self._file_line(row, width) for row in self._tree[first : first + height_left]]
 
     def _file_line(self, row: TreeRow, width: int) -> DrawnLine:
         is_here = row.file is not None and row.file == self.at
@@ -446,8 +446,8 @@ class ReviewScreen(Overlay):
             "renamed" if change.old_name else "mode" if change.modes and not change.has_hunks else ""
         )
         kind: tuple[StyledSpan, ...] = ((f" {kind_word}", "faint"),) if kind_word else ()
-        room = width - len(mark[0]) - width_of([*kind, *signs]) - 2
-        left = (mark, (self.look.cut_left(label, room), "text.bold" if is_here else "text"), *kind)
+        space = width - len(mark[0]) - width_of([*kind, *signs]) - 2
+        left = (mark, (self.look.cut_left(label, space), "text.bold" if is_here else "text"), *kind)
         return DrawnLine(left, (*signs, (" ", "text")), f"{PICKS}{row.file}", chosen=is_here)
 
     def _keys(self) -> DrawnLine:

@@ -108,12 +108,12 @@ def _of_memory(session: Session, past: SandboxHistory, now: float) -> list[Drawn
     """Return the origin of a fork, and the state of the memory snapshot if it is paused to disk."""
     about: list[StyledSpan] = []
     if (origin := past.remembered.origin) is not None:
-        told = f"{clean_line(origin.name)}, {clean_line(describe_origin(origin))}  "
-        about += [(" forked from ", "faint"), (told, "text" if origin.with_memory else "warn")]
+        text = f"{clean_line(origin.name)}, {clean_line(describe_origin(origin))}  "
+        about += [(" forked from ", "faint"), (text, "text" if origin.with_memory else "warn")]
     why = explain_refusal(past) if sleeps_on_disk(session) else ""
     for judged in past.remembered.snapshots if sleeps_on_disk(session) and not why else ():
-        told = f"{amount(judged.snapshot.size_bytes)}, {age(now - judged.at)} old"
-        about += [(" memory snapshot ", "faint"), (told, "text")]
+        text = f"{amount(judged.snapshot.size_bytes)}, {age(now - judged.at)} old"
+        about += [(" memory snapshot ", "faint"), (text, "text")]
     lines = [DrawnLine(tuple(about))] if about else []
     if why:
         lines.append(DrawnLine(((" ! ", "warn.bold"), (f"the memory snapshot cannot be used: {why}", "warn"))))
@@ -151,8 +151,8 @@ def row(entry: SandboxEntry, look: ThemeStyles, width: int, now: float, *, is_he
     if width < MEAGRE:
         right = [] if isinstance(entry, SnapshotVerdict) else right[:1]
     first: list[StyledSpan] = [mark, when, (look.fit(word, KIND), role)]
-    room = width - width_of(first) - width_of(right) - 2
-    return DrawnLine((*first, (look.cut(text, max(room, 0)), loud)), (*right, (" ", "text")), chosen=is_here)
+    space = width - width_of(first) - width_of(right) - 2
+    return DrawnLine((*first, (look.cut(text, max(space, 0)), loud)), (*right, (" ", "text")), chosen=is_here)
 
 
 def about(entry: SandboxEntry, past: SandboxHistory, width: int) -> Sequence[TextLine]:
@@ -163,9 +163,9 @@ def about(entry: SandboxEntry, past: SandboxHistory, width: int) -> Sequence[Tex
             return _about_point(entry, width)
         case SnapshotVerdict():
             return _about_memory(entry, width)
-    said = [(entry.why, Token.ERROR)]
+    detail_rows = [(entry.why, Token.ERROR)]
     fix = f"Allow it here, or with `{entry.fix}`." if entry.fix else "No command allows this."
-    rows = [row for text, token in said for row in wrap([(clean_line(text), token)], width)]
+    rows = [row for text, token in detail_rows for row in wrap([(clean_line(text), token)], width)]
     return [*rows, BLANK, *wrap([(clean_line(fix), Token.NOTICE)], width)]
 
 
@@ -207,20 +207,20 @@ def _about_point(point: CheckpointRecord, width: int) -> list[TextLine]:
 
 def _about_memory(judged: SnapshotVerdict, width: int) -> list[TextLine]:
     snapshot = judged.snapshot
-    here = "since the last boot" if judged.is_this_boot else "before the last boot"
+    boot_text = "since the last boot" if judged.is_this_boot else "before the last boot"
     rows = wrap([(f"snapshot {clean_line(snapshot.id)}  ", Token.TOOL), (_memory_words(judged), Token.SUBJECT)], width)
     for text in (
-        f"{clock(judged.at, None, day=True)}, {here}",
+        f"{clock(judged.at, None, day=True)}, {boot_text}",
         f"{amount(snapshot.size_bytes)}, after turn {snapshot.turn}, disk {snapshot.disk_generation}",
         f"by {clean_line(', '.join(part for part in (snapshot.made_by.program, snapshot.made_by.machine) if part))}",
     ):
         rows += wrap([(text, Token.FAINT)], width)
-    told = "Can be resumed once, with all interpreter state."
+    note = "Can be resumed once, with all interpreter state."
     if judged.refused == USED:
-        told = "Already resumed; kept until the next snapshot is written."
+        note = "Already resumed; kept until the next snapshot is written."
     elif judged.refused:
-        told = "Resuming keeps the files. Interpreter state that was not saved is lost."
-    return [*rows, BLANK, *wrap([(told, Token.WARNING if judged.refused not in ("", USED) else Token.NOTICE)], width)]
+        note = "Resuming keeps the files. Interpreter state that was not saved is lost."
+    return [*rows, BLANK, *wrap([(note, Token.WARNING if judged.refused not in ("", USED) else Token.NOTICE)], width)]
 
 
 def _memory_words(judged: SnapshotVerdict) -> str:

@@ -60,11 +60,11 @@ class ForkDialog(Dialog):
             )
         elif self.session.sandbox in COPYING and not self.checkpoint:
             name = clean_line(self.session.label)
-            told = [(f"Copies the files and all memory of {name}; programs keep running in both.", Token.NOTICE)]
+            lines = [(f"Copies the files and all memory of {name}; programs keep running in both.", Token.NOTICE)]
             if not sleeps_on_disk(self.session):
                 then = "then resumes at once" if can_sleep(self.session) else "and stays paused"
-                told.append((f"For the copy, {name} is paused to disk, {then}.", Token.NOTICE))
-            self.about.say(*told)
+                lines.append((f"For the copy, {name} is paused to disk, {then}.", Token.NOTICE))
+            self.about.say(*lines)
         else:
             self.about.say(
                 ("Copies files and saved interpreter variables.", Token.NOTICE),

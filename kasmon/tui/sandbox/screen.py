@@ -79,7 +79,7 @@ class SandboxScreen(Overlay):
         self.at = 0
         self.head = TextLines(look, "surface", id="box-head")
         self.list = TextLines(look, "background", id="box-list")
-        self.reader = Reader(look, ground="background", id="box-about")
+        self.reader = Reader(look, background="background", id="box-about")
         self.problem = Sentences(look, id="box-problem")
         self.foot = TextLines(look, "surface", id="box-keys")
         self.handlers = {
@@ -165,7 +165,7 @@ class SandboxScreen(Overlay):
         if action in OF_INTERPRETERS:
             is_possible = self.session.backend == "interpreter"
         else:
-            is_possible = action not in OF_ENTRY or action in self._offered()
+            is_possible = action not in OF_ENTRY or action in self._list_offers()
         if is_possible:
             super().do(action)
         return action in self.handlers
@@ -193,7 +193,7 @@ class SandboxScreen(Overlay):
         denial = self.chosen
         return (denial.entry or f"{denial.host}:{denial.port}") if isinstance(denial, Denial) else ""
 
-    def _offered(self) -> dict[Action, str]:
+    def _list_offers(self) -> dict[Action, str]:
         """Return the actions for the chosen entry, each with its label."""
         entry, acts = self.chosen, dict[Action, str]()
         if self._turn:
@@ -222,10 +222,10 @@ class SandboxScreen(Overlay):
     def _draw(self) -> None:
         self.head.say(*head(self.session, self.past, self.look, self.clock.now(), max(self.size.width, 1)))
         width = max(self.list.size.width, 1)
-        room = max(self.list.size.height, 1)
-        first = max(0, min(self.at - room // 2, len(self.entries) - room))
+        space = max(self.list.size.height, 1)
+        first = max(0, min(self.at - space // 2, len(self.entries) - space))
         lines = []
-        for number in range(first, min(first + room, len(self.entries))):
+        for number in range(first, min(first + space, len(self.entries))):
             line = row(self.entries[number], self.look, width, self.clock.now(), is_here=number == self.at)
             lines.append(msgspec.structs.replace(line, action=f"{PICKS}{number}"))
         if self.past is not None and not self.entries:
@@ -236,22 +236,22 @@ class SandboxScreen(Overlay):
 
     def _keys(self) -> DrawnLine:
         sandbox_state, is_interpreter = self.session.sandbox_state, self.session.backend == "interpreter"
-        words = dict(self._offered())
+        labels = dict(self._list_offers())
         if sandbox_state is not None and self.session.exists:
-            words |= {Keys.BOX_WAKE: "resume"} if sandbox_state.is_asleep else {}
-            words |= {Keys.BOX_FREEZE: "pause"} if can_sleep(self.session) else {}
-            words |= {Keys.BOX_PAUSE: "pause to disk"} if can_pause(self.session) else {}
-            words |= {Keys.BOX_KEEP: "checkpoint", Keys.BOX_FORK_NOW: "fork now"} if is_interpreter else {}
-        words[Keys.LEAVE_BOX] = "back"
+            labels |= {Keys.BOX_WAKE: "resume"} if sandbox_state.is_asleep else {}
+            labels |= {Keys.BOX_FREEZE: "pause"} if can_sleep(self.session) else {}
+            labels |= {Keys.BOX_PAUSE: "pause to disk"} if can_pause(self.session) else {}
+            labels |= {Keys.BOX_KEEP: "checkpoint", Keys.BOX_FORK_NOW: "fork now"} if is_interpreter else {}
+        labels[Keys.LEAVE_BOX] = "back"
         place = f"{self.at + 1} of {len(self.entries)} " if self.entries else ""
-        room = max(self.size.width, 1) - len(place) - 2
+        space = max(self.size.width, 1) - len(place) - 2
         for seldom in SELDOM:
-            if width_of(self._shown(words).left) > room:
-                words.pop(seldom, None)
-        return msgspec.structs.replace(self._shown(words), right=((place, "soft"),))
+            if width_of(self._shown(labels).left) > space:
+                labels.pop(seldom, None)
+        return msgspec.structs.replace(self._shown(labels), right=((place, "soft"),))
 
-    def _shown(self, words: Mapping[Action, str]) -> DrawnLine:
-        keys = ((self.keys.shown(row.id, self.look.utf8), word, row.id) for row, word in words.items())
+    def _shown(self, labels: Mapping[Action, str]) -> DrawnLine:
+        keys = ((self.keys.shown(row.id, self.look.utf8), label, row.id) for row, label in labels.items())
         return key_line(keys, (" ", "text"))
 
 

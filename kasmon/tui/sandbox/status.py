@@ -52,14 +52,14 @@ ROOMY: Final = 116
 """From this width on the panel has bars."""
 
 
-def badge(session: Session, look: ThemeStyles, room: int = 12) -> list[StyledSpan]:
-    """Return the tier in at most *room* cells, with a shape for whether it is verified; empty without a sandbox."""
+def badge(session: Session, look: ThemeStyles, space: int = 12) -> list[StyledSpan]:
+    """Return the tier in at most *space* cells, with a shape for whether it is verified; empty without a sandbox."""
     if not session.sandbox:
         return []
     mark, role = _proof(session)
     tier = clean_line(session.sandbox)
-    word = tier if len(tier) < room else SHORT.get(tier, tier)
-    return [(look.cut(word, room - 1), "faint"), (look.mark(mark), role)]
+    label = tier if len(tier) < space else SHORT.get(tier, tier)
+    return [(look.cut(label, space - 1), "faint"), (look.mark(mark), role)]
 
 
 def mode_cells(session: Session) -> int:
@@ -121,7 +121,7 @@ def phase_words(sandbox_state: SandboxState, now: float) -> str:
     """Return the phase; for a transitional one with its duration: `writing memory to disk, 3s`."""
     if not is_moving(sandbox_state):
         return phase_label(sandbox_state)
-    return ", ".join(part for part in (_moving(sandbox_state), _lasts(sandbox_state, now)) if part)
+    return ", ".join(part for part in (_describe_transition(sandbox_state), _lasts(sandbox_state, now)) if part)
 
 
 def phases(session: Session, now: float) -> list[str]:
@@ -155,7 +155,7 @@ def lost_words(session: Session, now: float) -> str:
     return f"{when}{clean_line(sandbox_state.lost)}"
 
 
-def _moving(sandbox_state: SandboxState) -> str:
+def _describe_transition(sandbox_state: SandboxState) -> str:
     on_disk = not sandbox_state.held and sandbox_state.tier in REMEMBERING
     return ON_DISK.get(sandbox_state.phase, MOVING[sandbox_state.phase]) if on_disk else MOVING[sandbox_state.phase]
 
@@ -175,16 +175,16 @@ def to_come(session: Session, now: float) -> tuple[str, ...]:
         return ()
     if session.mode is not Mode.INTERPRETER and session.state not in RESTING:
         return ()
-    told = []
+    spans = []
     if sandbox_state.standby_at is not None and sandbox_state.phase is SandboxPhase.RUNNING:
-        told.append(f"pauses in {age(sandbox_state.standby_at - now)}")
+        spans.append(f"pauses in {age(sandbox_state.standby_at - now)}")
     if sandbox_state.pause_at is not None and not sleeps_on_disk(session):
-        told.append(
+        spans.append(
             f"{'pauses' if sandbox_state.tier == 'e2b' else 'pauses to disk'} in {age(sandbox_state.pause_at - now)}"
         )
     elif sandbox_state.expires_at is not None:
-        told.append(f"expires in {age(sandbox_state.expires_at - now)}")
-    return tuple(told)
+        spans.append(f"expires in {age(sandbox_state.expires_at - now)}")
+    return tuple(spans)
 
 
 def row_words(session: Session, now: float) -> list[StyledSpan]:
@@ -197,15 +197,17 @@ def row_words(session: Session, now: float) -> list[StyledSpan]:
         return [(f"not confined{how}  ", "bad.bold")]
     if is_moving(sandbox_state) and session.state is not SessionState.ENDED:
         return [
-            (f"{_moving(sandbox_state)}  ", "info"),
+            (f"{_describe_transition(sandbox_state)}  ", "info"),
             (f"{lasts}  " if (lasts := _lasts(sandbox_state, now)) else "", "faint"),
         ]
     coming = to_come(session, now)
-    if coming and _left(sandbox_state.expires_at, now) <= ENDS_SOON_S:
-        return [(f"expires in {age(_left(sandbox_state.expires_at, now))}  ", "warn")]
-    if coming and _left(sandbox_state.pause_at, now) <= ENDS_SOON_S:
+    if coming and _compute_rest(sandbox_state.expires_at, now) <= ENDS_SOON_S:
+        return [(f"expires in {age(_compute_rest(sandbox_state.expires_at, now))}  ", "warn")]
+    if coming and _compute_rest(sandbox_state.pause_at, now) <= ENDS_SOON_S:
         return [(f"{coming[-1]}  ", "faint")]
-    sleeps_soon = sandbox_state.phase is SandboxPhase.RUNNING and _left(sandbox_state.standby_at, now) <= SLEEPS_SOON_S
+    sleeps_soon = (
+        sandbox_state.phase is SandboxPhase.RUNNING and _compute_rest(sandbox_state.standby_at, now) <= SLEEPS_SOON_S
+    )
     return [(f"{coming[0]}  ", "faint")] if coming and (sleeps_soon or sandbox_state.is_asleep) else []
 
 
@@ -215,7 +217,7 @@ def panel(session: Session, look: ThemeStyles, now: float, width: int) -> list[D
     if sandbox_state is None:
         return []
     dot = f" {look.mark('dot')} "
-    about = "".join(f"{dot}{words}" for words in phases(session, now))
+    about = "".join(f"{dot}{phase_text}" for phase_text in phases(session, now))
     left: list[StyledSpan] = [(" ", "text"), *badge(session, look), (about, "soft")]
     right = meters(session, look, bars=width >= ROOMY)
     lines = [DrawnLine(tuple(left), tuple(right))]
@@ -259,13 +261,18 @@ def _meter(label: str, used: int, allowed: int, look: ThemeStyles, *, bars: bool
     bar: list[StyledSpan] = (
         [(shapes[0] * full, role), (f"{shapes[1] * (BAR - full)} ", "line")] if bars and allowed else []
     )
-    told = amount(used)
+    amount_text = amount(used)
     if allowed:
         of = f" of {amount(allowed)}"
-        unit = told[-4:]
-        told = told.removesuffix(unit) if of.endswith(unit) else told
-        return [(f"{label} ", "faint"), *bar, (told, f"{role}.bold" if share >= TIGHT else "text"), (of, "faint")]
-    return [(f"{label} ", "faint"), (told, "text")]
+        unit = amount_text[-4:]
+        amount_text = amount_text.removesuffix(unit) if of.endswith(unit) else amount_text
+        return [
+            (f"{label} ", "faint"),
+            *bar,
+            (amount_text, f"{role}.bold" if share >= TIGHT else "text"),
+            (of, "faint"),
+        ]
+    return [(f"{label} ", "faint"), (amount_text, "text")]
 
 
 def _proof(session: Session) -> tuple[str, str]:
@@ -277,5 +284,5 @@ def _proof(session: Session) -> tuple[str, str]:
     return ("proven", "good") if seen.ok else ("breach", "bad.bold")
 
 
-def _left(at: float | None, now: float) -> float:
+def _compute_rest(at: float | None, now: float) -> float:
     return float("inf") if at is None else at - now

@@ -64,18 +64,18 @@ class SearchController:
         if self._search is not None:
             self._search.cancel()
 
-    def search_for(self, words: str) -> None:
-        if words and self.app.gateway is not None:
-            self._search = self.app.run_worker(self._search_for(words), group="search", exclusive=True)
+    def search_for(self, query: str) -> None:
+        if query and self.app.gateway is not None:
+            self._search = self.app.run_worker(self._search_for(query), group="search", exclusive=True)
         else:
             self._stop()
 
-    async def _search_for(self, words: str) -> None:
+    async def _search_for(self, query: str) -> None:
         screen, gateway = self.screen, self.app.gateway
         if screen is None or gateway is None:
             return
         try:
-            async with contextlib.aclosing(gateway.search(words)) as results:
+            async with contextlib.aclosing(gateway.search(query)) as results:
                 async for each in results:
                     screen.add(each)
         except KasmonError as error:
@@ -114,7 +114,7 @@ class SearchController:
             return
         begins = BufferPosition(recorded.here, hit.start if is_line else 0)
         copied, looked = app.session_pane.put_on_clipboard, partial(offer_link, app)
-        words = hit.line[hit.start : hit.end]
+        match = hit.line[hit.start : hit.end]
         reading = ScrollbackScreen(
             app.look,
             app.keys,
@@ -123,7 +123,7 @@ class SearchController:
             copied,
             looked,
             at=begins,
-            words=words,
+            query=match,
         )
         app.push_screen(reading)
         app.session_pane.mark_viewed(session)

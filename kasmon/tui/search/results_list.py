@@ -76,8 +76,8 @@ class SearchResultsList(ScrollView, can_focus=False):
         """Move the cursor by so many matches, up if negative."""
         positions = [at for at, row in enumerate(self.rows) if row.hit is not None]
         if positions:
-            here = positions.index(self.at) if self.at in positions else 0
-            self._go(positions[min(max(here + by, 0), len(positions) - 1)])
+            index = positions.index(self.at) if self.at in positions else 0
+            self._go(positions[min(max(index + by, 0), len(positions) - 1)])
 
     def turn_page(self, pages: int) -> None:
         self.move(pages * max(1, self.size.height - 1))
@@ -126,15 +126,15 @@ class SearchResultsList(ScrollView, can_focus=False):
         left.append((f"  {clean_line(session.agent)}", "faint"))
         return self.look.between(left, [(f"{count_hits(count, hits.more)} ", "soft")], width)
 
-    def _of_hit(self, hit: SearchHit, here: bool, width: int) -> Strip:
+    def _of_hit(self, hit: SearchHit, is_selected: bool, width: int) -> Strip:
         look = self.look
         left: list[StyledSpan] = [
-            (look.mark("cursor") if here else " ", "accent"),
+            (look.mark("cursor") if is_selected else " ", "accent"),
             (f"  {look.fit(KINDS.get(hit.what, hit.what), KIND_CELLS)}  ", "soft"),
         ]
         right: list[StyledSpan] = [(f"{age(self.clock.now() - hit.at):>4} ", "faint")]
         left += highlight_match(hit, width - width_of(left) - width_of(right) - 1, look)
-        return look.between(left, right, width, "selected" if here else "background")
+        return look.between(left, right, width, "selected" if is_selected else "background")
 
 
 def count_hits(count: int, more: bool) -> str:
@@ -142,12 +142,12 @@ def count_hits(count: int, more: bool) -> str:
     return f"{count}{'+' if more else ''} {'match' if count == 1 and not more else 'matches'}"
 
 
-def highlight_match(hit: SearchHit, room: int, look: ThemeStyles) -> list[StyledSpan]:
-    """Return the line of *hit* in about *room* cells, with the match highlighted and visible."""
+def highlight_match(hit: SearchHit, space: int, look: ThemeStyles) -> list[StyledSpan]:
+    """Return the line of *hit* in about *space* cells, with the match highlighted and visible."""
     line = hit.line
     first = len(line) - len(line.lstrip())
-    if hit.start - first > 2 * room // LEAD or (hit.end - first > room and hit.start - first > room // LEAD):
-        first = max(first, hit.start - room // LEAD)
+    if hit.start - first > 2 * space // LEAD or (hit.end - first > space and hit.start - first > space // LEAD):
+        first = max(first, hit.start - space // LEAD)
         cut = look.mark("more")
     else:
         cut, first = "", min(first, hit.start)

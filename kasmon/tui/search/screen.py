@@ -63,15 +63,15 @@ class SearchScreen(Overlay):
     """
 
     def __init__(
-        self, look: ThemeStyles, clock: Clock, keys: KeyMap, words: str = "", results: Sequence[SessionHits] = ()
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, query: str = "", results: Sequence[SessionHits] = ()
     ) -> None:
-        """*words* and *results*: those of the last search, to continue with."""
+        """*query* and *results*: those of the last search, to continue with."""
         super().__init__()
         self.look, self.clock, self.keys = look, clock, keys
-        self.words, self.results = words, [*results]
+        self.words, self.results = query, [*results]
         self.is_done, self.problem = True, ""
         self.head = TextLines(look, "surface", id="search-head")
-        self.box = LineInput(words, "Search transcripts and output", id="search-words")
+        self.box = LineInput(query, "Search transcripts and output", id="search-words")
         self.list = SearchResultsList(look, clock)
         self.nothing = Sentences(look, id="search-nothing")
         self.nothing.ground = "background"
@@ -106,8 +106,8 @@ class SearchScreen(Overlay):
 
     # Results.
 
-    def begin(self, words: str) -> None:
-        self.words, self.results, self.is_done, self.problem = words, [], not words, ""
+    def begin(self, query: str) -> None:
+        self.words, self.results, self.is_done, self.problem = query, [], not query, ""
         self.list.show(())
         self._draw()
 
@@ -158,8 +158,10 @@ class SearchScreen(Overlay):
         hit, blank = row.hit, DrawnLine()
         before = [_context_line(line) for line in hit.before[-AROUND:]]
         after = [_context_line(line) for line in hit.after[:AROUND]]
-        here = DrawnLine(((" ", "text"), *highlight_match(hit, self.app.size.width - 2, self.look)))
-        self.around.say(*[blank] * (AROUND - len(before)), *before, here, *after, *[blank] * (AROUND - len(after)))
+        match_line = DrawnLine(((" ", "text"), *highlight_match(hit, self.app.size.width - 2, self.look)))
+        self.around.say(
+            *[blank] * (AROUND - len(before)), *before, match_line, *after, *[blank] * (AROUND - len(after))
+        )
 
     # Keys and clicks.
 

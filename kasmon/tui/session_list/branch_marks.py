@@ -75,10 +75,10 @@ def branch_cells(branch: BranchSummary, look: ThemeStyles) -> int:
     return min(width_of(branch_marks(branch, look)), MOST)
 
 
-def branch_fact(branch: BranchSummary | None, look: ThemeStyles, room: int) -> str:
+def branch_fact(branch: BranchSummary | None, look: ThemeStyles, space: int) -> str:
     """Return what the head of the preview says of *branch*: in words, or by its marks where they do not fit."""
     if branch is None:
         return ""
-    words = clean_line(branch.words)
+    state_text = clean_line(branch.words)
     marks = "".join(text for text, _ in branch_marks(branch, look))
-    return words if width_of([(words, "")]) <= room or not marks else marks
+    return state_text if width_of([(state_text, "")]) <= space or not marks else marks

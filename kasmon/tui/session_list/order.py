@@ -192,7 +192,7 @@ class ListOrder:
         ids = [id_ for id_ in self._order if wanted.takes(self.sessions[id_])] if wanted else self._order
         match view.group:
             case GroupKey.NONE:
-                return self._nested(ids, view)
+                return self._nest(ids, view)
             case GroupKey.WAVE:
                 return self._by_wave(fleet, ids, view)
             case _:
@@ -200,13 +200,13 @@ class ListOrder:
 
     def _by_value(self, ids: Sequence[SessionId], view: ListSettings) -> list[ListEntry]:
         """Return the rows below a heading for each value; child rows stay below their parent."""
-        here = set(ids)
+        shown_ids = set(ids)
         groups: dict[str, list[SessionId]] = {}
         for id_ in ids:
-            for value in group_values(self.sessions[self._root(id_, here)], view.group) or ("",):
+            for value in group_values(self.sessions[self._root(id_, shown_ids)], view.group) or ("",):
                 groups.setdefault(value, []).append(id_)
         if groups.keys() <= {""}:
-            return self._nested(ids, view)
+            return self._nest(ids, view)
         items: list[ListEntry] = []
         for value in sorted(groups, key=lambda value: (not value, value)):
             key = f"{view.group} {value}"
@@ -215,21 +215,21 @@ class ListOrder:
         return items
 
     def _by_wave(self, fleet: Fleet, ids: Sequence[SessionId], view: ListSettings) -> list[ListEntry]:
-        here = set(ids)
+        shown_ids = set(ids)
         items: list[ListEntry] = []
         placed: set[SessionId] = set()
         for wave in waves(fleet):
             key = f"wave {wave.plan or ''}/{wave.number}"
-            members = [session.id for session in wave.sessions if session.id in here]
+            members = [session.id for session in wave.sessions if session.id in shown_ids]
             placed.update(members)
             if members:
                 tops = set(members)
-                members += [id_ for id_ in ids if id_ not in placed and self._root(id_, here) in tops]
+                members += [id_ for id_ in ids if id_ not in placed and self._root(id_, shown_ids) in tops]
                 placed.update(members)
-                members = members if view.sort is SortOrder.WAVE else _kept(ids, members)
+                members = members if view.sort is SortOrder.WAVE else _select_in_order(ids, members)
                 items += self._group(key, f"wave {wave.number}", members, view, wave)
         rest = [id_ for id_ in ids if id_ not in placed]
-        return items + (self._group("wave ", "no wave", rest, view) if rest and items else self._nested(rest, view))
+        return items + (self._group("wave ", "no wave", rest, view) if rest and items else self._nest(rest, view))
 
     def _group(
         self,
@@ -243,28 +243,28 @@ class ListOrder:
         folded = key in view.folded
         needing = sum(self.sessions[id_].attention <= URGENT for id_ in members)
         heading = ListHeading(key, label, len(members), folded, needing, wave)
-        return [heading, *self._nested(members, view, folded, tag)]
+        return [heading, *self._nest(members, view, folded, tag)]
 
-    def _nested(
+    def _nest(
         self, ids: Sequence[SessionId], view: ListSettings, hidden: bool = False, tag: str = ""
     ) -> list[ListEntry]:
         """Return rows in this order, child rows below their parent; of *hidden* and folded ones only the urgent.
 
         By attention, a parent takes the position of its most urgent child.
         """
-        here = set(ids)
+        shown_ids = set(ids)
         children: dict[SessionId, list[SessionId]] = {}
         for id_ in ids:
             parent = self.sessions[id_].parent
-            if parent is not None and parent in here and parent != id_:
+            if parent is not None and parent in shown_ids and parent != id_:
                 children.setdefault(parent, []).append(id_)
         if not children and not hidden:
             return [SessionRow(id_, tag=tag) for id_ in ids]
         below_others = {child for group in children.values() for child in group}
-        counts = Counter(above for id_ in below_others for above in self._line(id_, here)[1:])
+        counts = Counter(above for id_ in below_others for above in self._line(id_, shown_ids)[1:])
         urgent = [id_ for id_ in ids if self.sessions[id_].attention <= URGENT]
-        lifted = [self._root(id_, here) for id_ in urgent] if view.sort is SortOrder.ATTENTION else []
-        kept = {above for id_ in urgent for above in self._line(id_, here)}
+        lifted = [self._root(id_, shown_ids) for id_ in urgent] if view.sort is SortOrder.ATTENTION else []
+        kept = {above for id_ in urgent for above in self._line(id_, shown_ids)}
         rows: list[ListEntry] = []
         placed: set[SessionId] = set()
         for top in (*lifted, *(id_ for id_ in ids if id_ not in below_others), *ids):
@@ -281,18 +281,18 @@ class ListOrder:
                 left += [(child, min(depth + 1, DEEPEST), is_hidden) for child in reversed(below)]
         return rows
 
-    def _root(self, id_: SessionId, here: Container[SessionId]) -> SessionId:
-        return self._line(id_, here)[-1]
+    def _root(self, id_: SessionId, shown_ids: Container[SessionId]) -> SessionId:
+        return self._line(id_, shown_ids)[-1]
 
-    def _line(self, id_: SessionId, here: Container[SessionId]) -> list[SessionId]:
+    def _line(self, id_: SessionId, shown_ids: Container[SessionId]) -> list[SessionId]:
         """Return *id_*, its parent, and so on; each session at most once."""
         line = [id_]
-        while (parent := self.sessions[line[-1]].parent) is not None and parent in here and parent not in line:
+        while (parent := self.sessions[line[-1]].parent) is not None and parent in shown_ids and parent not in line:
             line.append(parent)
         return line
 
 
-def _kept(ids: Iterable[SessionId], members: Iterable[SessionId]) -> list[SessionId]:
+def _select_in_order(ids: Iterable[SessionId], members: Iterable[SessionId]) -> list[SessionId]:
     wanted = set(members)
     return [id_ for id_ in ids if id_ in wanted]
 

@@ -112,7 +112,7 @@ def columns(
     about = [_widen(each, longest.get(each.key, 0), width) for each in about]
     if chosen:
         return (state, name, *_fit_chosen(width, (state, name), (*about, since, *numbers), chosen))
-    while (line := _left(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
+    while (line := _compute_rest(width, state, name, *about, since, *numbers)) < LINE_LEAST and about:
         about.remove(next(column for given in GIVEN_UP for column in about if column.key == given.key))
     if line < LINE_LEAST:
         return (state, name, since)
@@ -130,7 +130,7 @@ def _fit_chosen(
     """Return those of *others* that are *chosen* and fit after *first*, in the order of *chosen*."""
     kept = [column for column in others if column.key in chosen]
     least = LINE_LEAST if "line" in chosen else -GAP
-    while (left := _left(width, *first, *kept)) < least and kept:
+    while (left := _compute_rest(width, *first, *kept)) < least and kept:
         kept.remove(next(column for key in LESS_USED for column in kept if column.key == key))
     if "line" in chosen and left >= LINE_LEAST:
         kept.append(ListColumn("line", "activity", left))
@@ -141,7 +141,7 @@ def empty_columns(sessions: Collection[Session]) -> frozenset[str]:
     return frozenset(key for key, fills in OPTIONAL if not any(map(fills, sessions)))
 
 
-def _left(width: int, *taken: ListColumn) -> int:
+def _compute_rest(width: int, *taken: ListColumn) -> int:
     """Return the cells that these columns leave for one more."""
     return width - MARGIN - 1 - sum(column.width + GAP for column in taken)
 
@@ -196,7 +196,7 @@ def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
         cell = _CELLS[column.key](line, now, look)
         if line.session.is_unreachable:
             cell = [(text, "soft" if role == "soft" and column.key == "line" else "faint") for text, role in cell]
-        spans += _fitted(cell, column, look)
+        spans += _fit(cell, column, look)
         spans.append((" " * GAP, "text"))
     return look.strip(spans[:-1], line.width, "selected" if line.selected else "background")
 
@@ -204,7 +204,7 @@ def row(line: RowContent, now: float, look: ThemeStyles) -> Strip:
 def heading(item: ListHeading, width: int, selected: bool, look: ThemeStyles) -> Strip:
     """Return the line above a group: its name, its sessions and those that need the user; or a wave's progress."""
     fold = look.mark("shut" if item.folded else "open")
-    ground: Background = "selected" if selected else "background"
+    background: Background = "selected" if selected else "background"
     spans: list[StyledSpan] = [(look.mark("cursor") if selected else " ", "accent"), (f" {fold} ", "accent")]
     if item.wave is None:
         name = look.cut(clean_line(item.label), max(8, width - 30))
@@ -218,10 +218,10 @@ def heading(item: ListHeading, width: int, selected: bool, look: ThemeStyles) ->
         spans += [*wave_progress(item.wave, look), (" done", "faint")]
     used = sum(cell_len(text) for text, _ in spans)
     spans += [("  ", "text"), (look.mark("rule") * max(0, width - used - 3), "line")]
-    return look.strip(spans, width, ground)
+    return look.strip(spans, width, background)
 
 
-def _fitted(spans: Sequence[StyledSpan], column: ListColumn, look: ThemeStyles) -> list[StyledSpan]:
+def _fit(spans: Sequence[StyledSpan], column: ListColumn, look: ThemeStyles) -> list[StyledSpan]:
     """Return *spans* in exactly the column's width; the last one that fits is cut."""
     fitted: list[StyledSpan] = []
     left = column.width
@@ -269,21 +269,21 @@ def _tags(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
 
 def _agent(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     mark = f" {look.mark('bypass')}" if line.session.bypassing else ""
-    room = next(column.width for column in line.columns if column.key == AGENT.key)
+    space = next(column.width for column in line.columns if column.key == AGENT.key)
     agent = clean_line(line.session.agent)
-    is_short = len(agent) > room - len(mark) and line.session.mode is Mode.INTERPRETER
+    is_short = len(agent) > space - len(mark) and line.session.mode is Mode.INTERPRETER
     agent = clean_line(SHORT_INTERPRETERS) if is_short else agent
-    return [(look.cut(agent, room - len(mark)), "soft"), (mark, "bad.bold")]
+    return [(look.cut(agent, space - len(mark)), "soft"), (mark, "bad.bold")]
 
 
 def _mode(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     mark = look.mark("fallback") if line.session.fallback else ""
-    room = next(column.width for column in line.columns if column.key == MODE.key) - len(mark)
+    space = next(column.width for column in line.columns if column.key == MODE.key) - len(mark)
     if line.session.sandbox:
-        return [*badge(line.session, look, room), (mark, "warn")]
-    word = clean_line(mode_label(line.session))
-    word = word if cell_len(word) <= room else clean_line(word.partition(" ")[0])
-    return [(look.cut(word, room), "faint"), (mark, "warn")]
+        return [*badge(line.session, look, space), (mark, "warn")]
+    label = clean_line(mode_label(line.session))
+    label = label if cell_len(label) <= space else clean_line(label.partition(" ")[0])
+    return [(look.cut(label, space), "faint"), (mark, "warn")]
 
 
 def _wave(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
@@ -300,18 +300,18 @@ def _since(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
 
 
 def _line(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
-    hit, said = line.collides, [*row_words(line.session, now), *news(line.session, now)]
+    hit, parts = line.collides, [*row_words(line.session, now), *news(line.session, now)]
     request = line.branch.pull_request if line.branch is not None else None
     if line.session.state is SessionState.ASKING:
-        return said
+        return parts
     if request is not None and request.note:
-        said = [(clean_line(request.note), "bad"), (f" {look.mark('dot')} ", "faint"), *said]
+        parts = [(clean_line(request.note), "bad"), (f" {look.mark('dot')} ", "faint"), *parts]
     if hit is None:
-        return said
-    return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *said]
+        return parts
+    return [(clean_line(hit.text), "bad" if hit.lines else "warn"), (f" {look.mark('dot')} ", "faint"), *parts]
 
 
-def _seen(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
+def _build_viewed(line: RowContent, now: float, look: ThemeStyles) -> list[StyledSpan]:
     return [(clean_line(evidence(line.session, now)), "faint")]
 
 
@@ -334,7 +334,7 @@ _CELLS: Final[dict[str, Callable[[RowContent, float, ThemeStyles], list[StyledSp
     "branch": _branch,
     "since": _since,
     "line": _line,
-    "seen": _seen,
+    "seen": _build_viewed,
     "tokens": _tokens,
     "cost": _cost,
 }

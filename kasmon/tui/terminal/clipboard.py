@@ -103,7 +103,7 @@ class ClipboardReply:
             before, found, data = data.partition(_CERTAIN)
             if found:
                 self._until, self._is_dropping, self._piece_asked = self._clock() + STALL_S, False, self._asked
-            elif size := _beginning(before):
+            elif size := _count_partial(before):
                 before, self._held = before[:-size], before[-size:]
             kept += before
         return bytes(kept)
@@ -180,15 +180,15 @@ class ClipboardReply:
         if status == b"DATA":
             self._size += len(payload)
             if self._size * 3 // 4 <= IMAGE_BYTES * len(SUFFIXES):
-                self._data.setdefault(fields.get(b"mime", b""), bytearray()).extend(_decoded(payload))
+                self._data.setdefault(fields.get(b"mime", b""), bytearray()).extend(_decode(payload))
             return
         self.is_over = True
-        sent = {_decoded(mime).decode("ascii", "replace"): bytes(data) for mime, data in self._data.items()}
+        sent = {_decode(mime).decode("ascii", "replace"): bytes(data) for mime, data in self._data.items()}
         self.picture = next((sent[kind] for kind in SUFFIXES if sent.get(kind)), b"")
         self._data = {}
         if status != b"DONE":
-            said = status.decode("ascii", "replace")
-            self.problem, self.picture = REASONS.get(said, f"the terminal answered {said[:20]!r}"), b""
+            status_text = status.decode("ascii", "replace")
+            self.problem, self.picture = REASONS.get(status_text, f"the terminal answered {status_text[:20]!r}"), b""
         elif self._is_broken:
             self.problem, self.picture = BROKEN, b""
         elif not self.picture or len(self.picture) > IMAGE_BYTES:
@@ -199,13 +199,13 @@ def _fields(metadata: bytes) -> dict[bytes, bytes]:
     return {name: value for name, _, value in (each.partition(b"=") for each in metadata.split(b":"))}
 
 
-def _decoded(payload: bytes) -> bytes:
+def _decode(payload: bytes) -> bytes:
     try:
         return b64decode(payload)
     except ValueError:
         return b""
 
 
-def _beginning(data: bytes) -> int:
+def _count_partial(data: bytes) -> int:
     """Return how many bytes at the end of *data* may begin a piece."""
     return next((size for size in range(len(_CERTAIN) - 1, 0, -1) if data.endswith(_CERTAIN[:size])), 0)

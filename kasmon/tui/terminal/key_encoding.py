@@ -47,7 +47,7 @@ def to_legacy(sequence: bytes) -> bytes:
     if match := _KITTY.fullmatch(sequence):
         return _from_kitty(match, sequence)
     if match := _OTHER.fullmatch(sequence):
-        return _typed(int(match["code"]), _bits(match["modifiers"]), sequence)
+        return _encode_legacy(int(match["code"]), _bits(match["modifiers"]), sequence)
     if match := _WITH_EVENT.fullmatch(sequence):
         return b"" if match[2] == RELEASED else match[1] + match[3]
     return sequence
@@ -74,18 +74,18 @@ def _from_kitty(match: re.Match[bytes], sequence: bytes) -> bytes:
         return "".join(chr(code) for code in codes if code < 0x110000).encode("utf-8", "ignore")
     code = int(match["code"])
     if bits & SHIFT and match["shifted"]:
-        return _typed(int(match["shifted"]), bits & ~SHIFT, sequence)
-    return _typed(code, bits, sequence)
+        return _encode_legacy(int(match["shifted"]), bits & ~SHIFT, sequence)
+    return _encode_legacy(code, bits, sequence)
 
 
-def _typed(code: int, bits: int, sequence: bytes) -> bytes:
+def _encode_legacy(code: int, bits: int, sequence: bytes) -> bytes:
     """Return the legacy bytes of the key *code* with these modifiers; *sequence* itself if there are none."""
     if bits & (SUPER | HYPER | META) or code >= 0x110000:
         return b""
     if code in _PRIVATE:
-        return _named(code, bits)
+        return _encode_named_key(code, bits)
     if code in (ENTER, TAB, ESCAPE, BACKSPACE):
-        plain = _edited(code, bits)
+        plain = _encode_editing_key(code, bits)
     elif bits & CTRL:
         control = _CONTROL.get(code | 0x20 if ord("A") <= code <= ord("Z") else code)
         plain = None if control is None else bytes((control,))
@@ -96,7 +96,7 @@ def _typed(code: int, bits: int, sequence: bytes) -> bytes:
     return b"\x1b" + plain if bits & ALT else plain
 
 
-def _edited(code: int, bits: int) -> bytes | None:
+def _encode_editing_key(code: int, bits: int) -> bytes | None:
     """Return the bytes of Enter, Tab, Escape or Backspace with Shift or Ctrl; None without a legacy form."""
     if code == TAB and bits & (SHIFT | CTRL) == SHIFT:
         return b"\x1b[Z"
@@ -107,7 +107,7 @@ def _edited(code: int, bits: int) -> bytes | None:
     return bytes((code,))
 
 
-def _named(code: int, bits: int) -> bytes:
+def _encode_named_key(code: int, bits: int) -> bytes:
     if code in _KEYPAD:
         return b"\x1b" + _KEYPAD[code] if bits & ALT else _KEYPAD[code]
     if code in _FUNCTION:

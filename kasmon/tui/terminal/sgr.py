@@ -41,7 +41,7 @@ _ATTRIBUTES = {
 def strip_of(row: str) -> Strip:
     """Return *row* as cells, as wide as its text."""
     if _ODD.search(row):
-        row = _cleaned(row)
+        row = _clean(row)
     pieces = STYLE_CHANGE.split(row)
     segments = [Segment(pieces[0], None)] if pieces[0] else []
     style, changes = PLAIN, iter(pieces[1:])
@@ -52,17 +52,17 @@ def strip_of(row: str) -> Strip:
     return Strip(segments, sum(map(len, pieces[::2])) if row.isascii() else None)
 
 
-def _cleaned(row: str) -> str:
+def _clean(row: str) -> str:
     def replacement(match: re.Match[str]) -> str:
         if match["keep"]:
             return match["keep"]
         return " " if match["tab"] else "\ufffd" if match["bidi"] else ""
 
     first, *drawings = _UNWANTED.sub(replacement, row).split("\x0e")
-    return "".join(_drawn(first, drawings)).replace("\x0f", "")
+    return "".join(_draw_lines(first, drawings)).replace("\x0f", "")
 
 
-def _drawn(first: str, drawings: list[str]) -> Iterator[str]:
+def _draw_lines(first: str, drawings: list[str]) -> Iterator[str]:
     yield first
     for drawing in drawings:
         letters, _, text = drawing.partition("\x0f")

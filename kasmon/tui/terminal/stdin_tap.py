@@ -251,12 +251,12 @@ class StdinTap:
     def _handle_mouse(self, report: MouseReport, sequence: bytes) -> None:
         """Route a mouse report. A button belongs to the area where it was pressed until its release."""
         aim = self.aim
-        inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
-        if report.wheel and inside and (aim.scrolled or not aim.modes.mouse):
+        is_inside = 0 <= report.x - aim.x < aim.width and 0 <= report.y - aim.y < aim.height
+        if report.wheel and is_inside and (aim.scrolled or not aim.modes.mouse):
             self._handle_wheel(report)
             return
         free = report.wheel or self._grabbed_by_pane is None
-        panes = inside and bool(aim.modes.mouse) if free else bool(self._grabbed_by_pane)
+        panes = is_inside and bool(aim.modes.mouse) if free else bool(self._grabbed_by_pane)
         if not report.wheel and not report.motion:
             self._grabbed_by_pane = None if report.up else panes
         if not panes:

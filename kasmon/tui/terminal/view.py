@@ -108,28 +108,28 @@ class FocusBar(Widget):
         parts = [
             (self.label, "name"),
             (self.lost or (ENDED if self.ended else ""), "lost"),
-            (_waiting(self.waiting), "waiting"),
+            (_describe_requests(self.waiting), "waiting"),
             (self.scrolled, ""),
             (f"{' or '.join(key.name for key in self._leave)} list", "leave"),
             ("Shift+Home search, copy" if self.scrolled else "Shift+PgUp scrollback", "read"),
         ]
-        shown = [(words, part) for words, part in parts if words]
-        needed = sum(cell_len(words) + len(" · ") for words, _ in shown) - 1
+        shown = [(text, part) for text, part in parts if text]
+        needed = sum(cell_len(text) + len(" · ") for text, _ in shown) - 1
         return shown if needed <= self.size.width else shown[:-1]
 
     def render(self) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis", end="")
-        for words, part in self._parts:
+        for text, part in self._parts:
             styled = f"focus-bar--{part}" in self.COMPONENT_CLASSES
             line.append(" · " if line else " ")
-            line.append(words, self.get_component_rich_style(f"focus-bar--{part}", partial=True) if styled else None)
+            line.append(text, self.get_component_rich_style(f"focus-bar--{part}", partial=True) if styled else None)
         return line
 
     def part_at(self, x: int) -> str:
         """Return the part at cell *x*; empty if a click there does nothing."""
         end = 1
-        for words, part in self._parts:
-            start, end = end, end + cell_len(words) + len(" · ")
+        for text, part in self._parts:
+            start, end = end, end + cell_len(text) + len(" · ")
             if start <= x < end - len(" · "):
                 return part
         return ""
@@ -354,7 +354,7 @@ class FocusView(UniformLinesMixin, Vertical, TerminalPane):
             self._input_sender.scroll(-WHEEL_LINES)
 
 
-def _waiting(count: int) -> str:
+def _describe_requests(count: int) -> str:
     if not count:
         return ""
     return "1 pending request" if count == 1 else f"{count} pending requests"

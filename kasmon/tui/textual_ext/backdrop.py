@@ -28,20 +28,20 @@ class Backdrop:
     _shade: "DimFilter | None" = None
 
     def render_lines(self: Any, crop: Region) -> list[Strip]:
-        ground: Color = self.styles.background
-        below = _below() if 0 < ground.a < 1 else None
+        background: Color = self.styles.background
+        below = _below() if 0 < background.a < 1 else None
         if below is None or below is self:
             lines: list[Strip] = super().render_lines(crop)  # type: ignore[misc]  # a screen's, which stands beside this
             return lines
         size: Size = self.size
         base: Style = self.visual_style.rich_style
-        if self._shade is None or not self._shade.is_of(ground, base) or self._faded_for != size:
+        if self._shade is None or not self._shade.is_of(background, base) or self._faded_for != size:
             self._faded_for = size
-            self._shade, self._faded = DimFilter(ground, base), [Strip.blank(size.width)] * size.height
+            self._shade, self._faded = DimFilter(background, base), [Strip.blank(size.width)] * size.height
             self._dirty_regions.add(size.region)
         stale = {y for region in self._dirty_regions for y in region.line_range if 0 <= y < size.height}
         self._dirty_regions.clear()
-        for y, strip in _drawn(below, stale, size):
+        for y, strip in _draw_rows(below, stale, size):
             self._faded[y] = self._shade.over(strip)
         lines = [*self._faded, *[Strip.blank(size.width)] * (crop.bottom - size.height)]
         if crop.right > size.width:  # a window that has just grown: Textual accepts no line that is too short
@@ -82,7 +82,7 @@ def _below() -> Screen[Any] | None:
         return None
 
 
-def _drawn(screen: Screen[Any], lines: set[int], size: Size) -> Iterator[tuple[int, Strip]]:
+def _draw_rows(screen: Screen[Any], lines: set[int], size: Size) -> Iterator[tuple[int, Strip]]:
     if not lines:
         return
     first, last = min(lines), max(lines)

@@ -70,6 +70,6 @@ class LineInput(LineBox):
         self.set_reactive(LineInput.placeholder, text)
         self.refresh()
 
-    def complete(self, words: Sequence[str], placeholder: str) -> None:
-        """Complete the text by one of *words*; show *placeholder* while it is empty."""
-        self.suggester, self.placeholder = SuggestFromList(words), placeholder
+    def complete(self, candidates: Sequence[str], placeholder: str) -> None:
+        """Complete the text by one of *candidates*; show *placeholder* while it is empty."""
+        self.suggester, self.placeholder = SuggestFromList(candidates), placeholder

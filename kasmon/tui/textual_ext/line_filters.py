@@ -32,7 +32,7 @@ class ControlCharacterFilter(LineFilter):
             if control or linked or _UNSEEN.search(text):
                 if kept is segments:
                     kept = list(segments)
-                kept[number] = Segment(_UNSEEN.sub(_shown, text), unlinked(style) if linked else style)
+                kept[number] = Segment(_UNSEEN.sub(_show_character, text), unlinked(style) if linked else style)
         return kept
 
 
@@ -61,15 +61,15 @@ def log_crash(error: BaseException) -> None:
     _log.error("the dashboard crashed: %s", trace_of(error))
 
 
-def _shown(match: re.Match[str]) -> str:
+def _show_character(match: re.Match[str]) -> str:
     return "\ufffd" if match[0] in _TURNING else ""
 
 
 def _plain(style: Style | None) -> Style | None:
     if style is None:
         return None
-    ground = style.bgcolor
-    bright = ground is not None and ground.triplet is not None and sum(ground.triplet) > 3 * 96
+    background = style.bgcolor
+    bright = background is not None and background.triplet is not None and sum(background.triplet) > 3 * 96
     reverse = (bool(style.reverse) != bright) or None
     kept = Style(bold=style.bold, italic=style.italic, underline=style.underline, strike=style.strike, reverse=reverse)
     return kept + Style(meta=style.meta) if style.meta else kept
@@ -98,9 +98,12 @@ class AsciiFilter(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(text.isascii() for text, _, _ in segments):
             return segments
-        return [Segment(text if text.isascii() else _drawn(text), style, control) for text, style, control in segments]
+        return [
+            Segment(text if text.isascii() else _draw_character(text), style, control)
+            for text, style, control in segments
+        ]
 
 
-def _drawn(text: str) -> str:
+def _draw_character(text: str) -> str:
     drawn = text.translate(_TABLE)
     return drawn if cell_len(drawn) == cell_len(text) else text

@@ -61,9 +61,9 @@ class LinesOnlyMixin:
     def render_lines(self: Any, crop: Region) -> list[Strip]:
         lines: list[Strip] = [self.render_line(y) for y in crop.line_range]
         if filters := self.get_line_filters():
-            ground = self._ground = self._ground or self.background_colors[1]
+            background = self._ground = self._ground or self.background_colors[1]
             for each in filters:
-                lines = [line.apply_filter(each, ground) for line in lines]
+                lines = [line.apply_filter(each, background) for line in lines]
         if crop.column_span != (0, self.region.width):
             lines = [line.crop(*crop.column_span) for line in lines]
         return lines

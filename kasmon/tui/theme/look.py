@@ -94,18 +94,18 @@ class ThemeStyles:
         name = role.partition(".")[0]
         return self._colours.get(f"k-{name}") or self._colours.get(name) or self._colours["k-text"]
 
-    def style(self, role: str, ground: Background = "background") -> Style:
-        """Return the style of *role* on *ground*; readable there with any theme."""
-        key = (role, ground)
+    def style(self, role: str, background: Background = "background") -> Style:
+        """Return the style of *role* on *background*; readable there with any theme."""
+        key = (role, background)
         if (known := self._styles.get(key)) is not None:
             return known
-        back = self._colours[f"k-{ground}"]
+        back = self._colours[f"k-{background}"]
         front = self.colour(role)
         how = role.split(".")[1:]
         if "solid" in how:
             back, front = front, self._colours["k-background"]
         elif "line" not in role:
-            front = readable(front, back, self.theme.contrast) if ground not in PLAIN_BACKGROUNDS else front
+            front = readable(front, back, self.theme.contrast) if background not in PLAIN_BACKGROUNDS else front
         style = Style(
             color=front, bgcolor=back, bold="bold" in how or None, italic="italic" in how or None,
             underline="underline" in how or None, strike="strike" in how or None,
@@ -148,7 +148,7 @@ class ThemeStyles:
         blank = " " * (width - cell_len(shown))
         return blank + shown if right else shown + blank
 
-    def strip(self, spans: Iterable[StyledSpan], width: int, ground: Background = "background") -> Strip:
+    def strip(self, spans: Iterable[StyledSpan], width: int, background: Background = "background") -> Strip:
         """Return *spans* as one line of exactly *width* cells, in as few segments as possible: each costs time."""
         pieces: list[tuple[str, str]] = []
         left = width
@@ -169,26 +169,26 @@ class ThemeStyles:
                 pieces[-1] = (pieces[-1][0] + blank, pieces[-1][1])
             else:
                 pieces.append((blank, "text"))
-        return Strip([Segment(text, self.style(role, ground)) for text, role in pieces], width)
+        return Strip([Segment(text, self.style(role, background)) for text, role in pieces], width)
 
     def between(
-        self, left: Sequence[StyledSpan], right: Sequence[StyledSpan], width: int, ground: Background = "background"
+        self, left: Sequence[StyledSpan], right: Sequence[StyledSpan], width: int, background: Background = "background"
     ) -> Strip:
         """Return one line of *width* cells with *left* and *right* at its ends; *left* is cut if needed."""
-        room = max(0, width - width_of(right) - (1 if right else 0))
+        space = max(0, width - width_of(right) - (1 if right else 0))
         shown: list[StyledSpan] = []
         for text, role in left:
-            cut = self.cut(text, room)
+            cut = self.cut(text, space)
             shown.append((cut, role))
-            room -= cell_len(cut)
-            if room <= 0:
+            space -= cell_len(cut)
+            if space <= 0:
                 break
         blank = max(0, width - width_of(shown) - width_of(right))
-        return self.strip([*shown, (" " * blank, "text"), *right], width, ground)
+        return self.strip([*shown, (" " * blank, "text"), *right], width, background)
 
-    def token(self, token: Token, ground: Background = "background") -> Style:
+    def token(self, token: Token, background: Background = "background") -> Style:
         """Return the style of a piece of a transcript or a request."""
-        return self.style(TOKENS[token], ground)
+        return self.style(TOKENS[token], background)
 
 
 HUES: Final = {
@@ -308,7 +308,7 @@ def mode_label(session: Session) -> str:
 
 def news(session: Session, now: float) -> list[StyledSpan]:
     """Return the current activity of *session*, in one line."""
-    said = clean_line(session.last_line)
+    text = clean_line(session.last_line)
     state = SessionState.ASKING if session.has_host_request else session.state
     match state:
         case SessionState.ASKING if ask := foremost(session):
@@ -317,38 +317,38 @@ def news(session: Session, now: float) -> list[StyledSpan]:
             return [*aside, (what, "state-asking.bold"), ("  ", "text"), (clean_line(ask.title or ask.shown), "text")]
         case SessionState.ASKING:
             kind = KIND_WORDS[session.asking or RequestKind.QUESTION]
-            return [(kind, "state-asking.bold"), ("  ", "text"), (said, "text")]
+            return [(kind, "state-asking.bold"), ("  ", "text"), (text, "text")]
         case SessionState.UNSURE if session.is_unreachable:
             return [
                 (unreachable_words(session.since, now), "soft"),
                 *_after(clean_line((session.unsure_why or "").partition(": ")[2])),
             ]
         case SessionState.UNSURE:
-            return [(clean_line(session.unsure_why or "no reliable status signal"), "state-unsure"), *_after(said)]
+            return [(clean_line(session.unsure_why or "no reliable status signal"), "state-unsure"), *_after(text)]
         case SessionState.LOST:
-            return [(lost_why(session), "state-lost"), *_after(said)]
+            return [(lost_why(session), "state-lost"), *_after(text)]
         case SessionState.LIMITED:
             until = session.limited_until
             wait = "until the limit resets" if until is None else f"for {age(until - now)} more"
-            return [(wait, "state-limited"), *_after(said)]
+            return [(wait, "state-limited"), *_after(text)]
         case SessionState.HIBERNATED:
-            return [(f"hibernated, {mb(session.freed_bytes or 0)} freed", "state-hibernated"), *_after(said)]
+            return [(f"hibernated, {mb(session.freed_bytes or 0)} freed", "state-hibernated"), *_after(text)]
         case SessionState.ENDED:
             role = "state-crashed" if session.crashed else "faint"
-            return [(ending(session), role), *_after(said if said != ending(session) else "")]
+            return [(ending(session), role), *_after(text if text != ending(session) else "")]
         case SessionState.IDLE if session.turn_ended == "error":
             error = clean_line(session.turn_error)
-            return [("failed: ", "bad.bold"), (error, "bad"), *_after("" if said in error or error in said else said)]
+            return [("failed: ", "bad.bold"), (error, "bad"), *_after("" if text in error or error in text else text)]
         case SessionState.IDLE if session.finish_proposed:
             who = clean_line(session.finish_proposed_by) or "an agent"
             at = f"{age(now - session.finish_proposed_at)} ago"
             return [(f"{who} proposes to finish, {at}:", "info"), *_after(clean_line(session.finish_proposed))]
         case SessionState.WORKING if session.stuck:
             why = f"stuck? {clean_line(session.stuck_why)}".strip()
-            return [(why, "state-unsure.bold"), *_after(said)]
+            return [(why, "state-unsure.bold"), *_after(text)]
         case SessionState.WORKING | SessionState.IDLE if session.waits:
-            return [(f"waiting: {clean_line(session.waits)}", "info"), *_after(said)]
-    return [(said, "soft" if session.state is not SessionState.WORKING else "text")]
+            return [(f"waiting: {clean_line(session.waits)}", "info"), *_after(text)]
+    return [(text, "soft" if session.state is not SessionState.WORKING else "text")]
 
 
 def evidence(session: Session, now: float) -> str:

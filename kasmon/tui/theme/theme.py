@@ -140,7 +140,7 @@ def parse(text: str, file: str) -> ThemeFile:
     try:
         return msgspec.convert(table, ThemeFile)
     except msgspec.ValidationError as error:
-        raise _located(text, file, str(error)) from error
+        raise _locate_error(text, file, str(error)) from error
 
 
 def textual_theme(name: str, theme: ThemeFile) -> Theme:
@@ -240,12 +240,12 @@ def contrast(one: str, other: str) -> float:
 
 
 @cache
-def readable(colour: str, ground: str, enough: float = READABLE) -> str:
-    """Return *colour*, moved towards black or white until it is readable on *ground*."""
-    goal = "#ffffff" if _luminance(ground) < 0.18 else "#000000"
+def readable(colour: str, background: str, enough: float = READABLE) -> str:
+    """Return *colour*, moved towards black or white until it is readable on *background*."""
+    goal = "#ffffff" if _luminance(background) < 0.18 else "#000000"
     for step in range(21):
         mixed = mix(colour, goal, step / 20)
-        if contrast(mixed, ground) >= enough:
+        if contrast(mixed, background) >= enough:
             return mixed
     return goal
 
@@ -269,7 +269,7 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _located(text: str, file: str, error: str) -> ConfigError:
+def _locate_error(text: str, file: str, error: str) -> ConfigError:
     why, _, place = error.partition(" - at `$")
     path = place.rstrip("`").lstrip(".")
     allowed: tuple[str, ...] = ()

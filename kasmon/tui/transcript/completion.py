@@ -46,13 +46,13 @@ def find_command(before: str) -> str | None:
     return None if found is None else found[1]
 
 
-def find_matches(files: Sequence[str], words: str, most: int = SHOWN) -> list[str]:
-    """Return the best matches of *words*: by the beginning of the name, then of the path, then anywhere in it."""
-    if not words:
+def find_matches(files: Sequence[str], query: str, most: int = SHOWN) -> list[str]:
+    """Return the best matches of *query*: by the beginning of the name, then of the path, then anywhere in it."""
+    if not query:
         return [*files[:most]]
     ranks: tuple[list[str], ...] = ([], [], [], [])
     for file in files:
-        if (rank := _rank(file.casefold(), words.casefold())) is not None:
+        if (rank := _rank(file.casefold(), query.casefold())) is not None:
             ranks[rank].append(file)
     return [file for rank in ranks for file in rank][:most]
 
@@ -78,23 +78,23 @@ def find_pasted_picture(text: str) -> str:
     return path if is_file and '"' not in path and clean_line(path) == path else ""
 
 
-def suggest_commands(commands: Iterable[SlashCommand], words: str) -> list[Suggestion]:
-    """Return the commands that match *words*; none if that is the whole name of one."""
+def suggest_commands(commands: Iterable[SlashCommand], query: str) -> list[Suggestion]:
+    """Return the commands that match *query*; none if that is the whole name of one."""
     by_name = {each.command: each for each in commands}
-    if words in by_name:
+    if query in by_name:
         return []
-    found = [by_name[name] for name in find_matches([*by_name], words, MOST)]
+    found = [by_name[name] for name in find_matches([*by_name], query, MOST)]
     return [Suggestion(f"/{each.command} ", f"/{each.command} {each.hint}".strip(), each.text) for each in found]
 
 
 def suggest_mentions(
-    files: Sequence[str], sessions: Iterable[Session], symbols: Iterable[CodeSymbol], words: str
+    files: Sequence[str], sessions: Iterable[Session], symbols: Iterable[CodeSymbol], query: str
 ) -> list[Suggestion]:
-    """Return files, sessions and symbols that match *words*, the best matches first; none if *words* names a file."""
-    matching = find_matches(files, words, MOST)
-    if matching[:1] == [words]:
+    """Return files, sessions and symbols that match *query*, the best matches first; none if *query* names a file."""
+    matching = find_matches(files, query, MOST)
+    if matching[:1] == [query]:
         return []
-    wanted, ranked = words.casefold(), list[tuple[int, Suggestion]]()
+    wanted, ranked = query.casefold(), list[tuple[int, Suggestion]]()
     for file in matching:
         rank = _rank(file.casefold(), wanted) or 0
         ranked.append((rank, Suggestion(mention(file) + ("" if file.endswith("/") else " "), file)))
@@ -103,7 +103,7 @@ def suggest_mentions(
         if (rank_of := _rank(name.casefold(), wanted)) is not None and rank_of < 3:
             text = f'the session "{name}" ({folder}) ' if folder else f'the session "{name}" '
             ranked.append((rank_of, Suggestion(text, name, f"session · {clean_line(session.agent)} · {folder}")))
-    if len(words) >= SYMBOL_LETTERS:
+    if len(query) >= SYMBOL_LETTERS:
         for symbol in symbols:
             folded = symbol.name.casefold()
             if wanted in folded:
@@ -114,9 +114,9 @@ def suggest_mentions(
     return [suggestion for _, suggestion in ranked[:MOST]]
 
 
-def suggest_prompts(prompts: Iterable[str], words: str) -> list[Suggestion]:
-    """Return the earlier *prompts*, the last one last, that contain *words*; the latest first."""
-    wanted = words.strip().casefold()
+def suggest_prompts(prompts: Iterable[str], query: str) -> list[Suggestion]:
+    """Return the earlier *prompts*, the last one last, that contain *query*; the latest first."""
+    wanted = query.strip().casefold()
     found = [prompt for prompt in reversed([*prompts]) if wanted in prompt.casefold()]
     return [Suggestion(prompt, clean_line(" ".join(prompt.split()))) for prompt in found[:MOST]]
 
@@ -156,14 +156,14 @@ class Suggestions(TextLines):
         width = min(max((len(each.label) for each in shown), default=0), LABEL_CELLS)
         lines: list[DrawnLine] = []
         for number, each in enumerate(shown, self._first):
-            here = number == self.chosen
-            mark = self.look.mark("cursor") if here else " "
+            is_selected = number == self.chosen
+            mark = self.look.mark("cursor") if is_selected else " "
             label = f"{each.label:<{width}}" if each.about else each.label
             about = f"  {each.about}" if each.about else ""
-            count = f"{number + 1}/{len(self.offered)} " if here and len(self.offered) > SHOWN else ""
+            count = f"{number + 1}/{len(self.offered)} " if is_selected and len(self.offered) > SHOWN else ""
             lines.append(
                 DrawnLine(
-                    ((f" {mark} ", "accent"), (label, "text.bold" if here else "soft"), (about, "faint")),
+                    ((f" {mark} ", "accent"), (label, "text.bold" if is_selected else "soft"), (about, "faint")),
                     ((count, "faint"),),
                 )
             )

@@ -50,9 +50,9 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
     class SearchUpdated(Message):
         """The progress of the search: matching blocks so far, whether it is done, whether one is at the cursor."""
 
-        def __init__(self, matches: int, done: bool, here: bool) -> None:
+        def __init__(self, matches: int, done: bool, at_match: bool) -> None:
             super().__init__()
-            self.matches, self.done, self.here = matches, done, here
+            self.matches, self.done, self.here = matches, done, at_match
 
     class CodeClicked(Message):
         """A click on the button of a code block: copy *piece*."""
@@ -180,12 +180,14 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         strip = self._render_row(y)
         if y != self.cursor:
             return strip
-        ground = self.get_component_rich_style("cursor-screen--row").bgcolor
+        background = self.get_component_rich_style("cursor-screen--row").bgcolor
         usual = (None, self.rich_style.bgcolor)  # a match keeps its own background
         front = None if self.app.no_color else self.rich_style.color
         return Strip(
             [
-                Segment(text, _highlight(own, ground, front, self.contrast) if own and own.bgcolor in usual else own)
+                Segment(
+                    text, _highlight(own, background, front, self.contrast) if own and own.bgcolor in usual else own
+                )
                 for text, own, _ in strip
             ],
             strip.cell_length,
@@ -195,9 +197,9 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
         columns, rows = self._screen.size
         if y >= rows or not self._fits:
             return Strip.blank(self.size.width, self.rich_style)
-        ground, bar, thumb = self._styles = self._styles or self._find_styles()
-        edge = ground if not self._thumb else thumb if y in self._thumb else bar
-        inner = self._screen.strip(y, ground)
+        background, bar, thumb = self._styles = self._styles or self._find_styles()
+        edge = background if not self._thumb else thumb if y in self._thumb else bar
+        inner = self._screen.strip(y, background)
         known = self._whole.get(id(inner))
         if known is None or known[0] is not inner or known[1] is not edge:
             if len(self._whole) >= 4 * rows:
@@ -311,12 +313,12 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
 
     def jump(self, turns: int) -> bool:
         """Go to the beginning of another turn; False if there is none."""
-        starts, here = self.transcript.turns, self.here()
+        starts, position = self.transcript.turns, self.here()
         if turns > 0:
-            wanted = next((start for start in starts if start > here.block), None)
+            wanted = next((start for start in starts if start > position.block), None)
         else:
-            on_it = here.row <= 1
-            wanted = next((start for start in reversed(starts) if start < here.block + (not on_it)), None)
+            on_it = position.row <= 1
+            wanted = next((start for start in reversed(starts) if start < position.block + (not on_it)), None)
         if wanted is not None:
             self.finder.cancel_move()
             self.go_to(RowPosition(wanted, min(1, len(self.lines.block(wanted)) - 1)), at_top=True)
@@ -398,8 +400,8 @@ class EventView(LinesOnlyMixin, Widget, can_focus=True):
             self.cursor = event.y
             self.refresh()
 
-    def report(self, matches: int, done: bool, here: bool) -> None:
-        self.post_message(self.SearchUpdated(matches, done, here))
+    def report(self, matches: int, done: bool, at_match: bool) -> None:
+        self.post_message(self.SearchUpdated(matches, done, at_match))
 
 
 def _token_at(row: TextLine, x: int) -> Token | None:
@@ -411,10 +413,10 @@ def _token_at(row: TextLine, x: int) -> Token | None:
 
 
 @lru_cache(512)
-def _highlight(own: Style, ground: Color | None, usual: Color | None, enough: float) -> Style:
-    """Return *own* on the cursor's *ground*, readable there; reversed without colours."""
+def _highlight(own: Style, background: Color | None, usual: Color | None, enough: float) -> Style:
+    """Return *own* on the cursor's *background*, readable there; reversed without colours."""
     front = own.color or usual
-    if usual is None or front is None or ground is None:
+    if usual is None or front is None or background is None:
         return own + Style(reverse=True)
-    shown = readable(front.get_truecolor().hex, ground.get_truecolor().hex, enough)
-    return own + Style(color=shown, bgcolor=ground)
+    shown = readable(front.get_truecolor().hex, background.get_truecolor().hex, enough)
+    return own + Style(color=shown, bgcolor=background)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class FindChanged(Message):
     """The search text has changed."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, query: str) -> None:
         super().__init__()
-        self.words = words
+        self.words = query
 
 
 class FindQuery(LineWidget):
@@ -72,10 +72,10 @@ class FindBar(Horizontal):
         self.add_class("-shown")
         self.screen.set_focus(self.box)  # now: the next key may be there already
 
-    def search_if_current(self, words: str, search: Callable[[str], None]) -> None:
-        """Call *search* with *words* if they are the input's current text, which later keys may have changed."""
-        if self.is_open and words == self.written:
-            search(words)
+    def search_if_current(self, query: str, search: Callable[[str], None]) -> None:
+        """Call *search* with *query* if it is the input's current text, which later keys may have changed."""
+        if self.is_open and query == self.written:
+            search(query)
             if not self.words.writing:
                 self.close_input()
 
@@ -96,13 +96,13 @@ class FindBar(Horizontal):
         self.words.words, self.is_open = "", False
         self.close_input()
 
-    def show_count(self, matches: int, done: bool, here: bool) -> None:
-        """Show the number of matches so far; *here*: the cursor is on one."""
+    def show_count(self, matches: int, done: bool, at_match: bool) -> None:
+        """Show the number of matches so far; *at_match*: the cursor is on one."""
         if done and not matches:
             self.words.result = ("not found", "warn.bold")
         else:
             more = "" if done else " so far"
-            no_more = "no more matches; " if done and not here else ""
+            no_more = "no more matches; " if done and not at_match else ""
             self.words.result = (f"{no_more}{matches} {'match' if matches == 1 else 'matches'}{more}", "soft")
         self.words.refresh()
 

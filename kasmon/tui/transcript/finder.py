@@ -33,7 +33,7 @@ class SearchedView(TimerOwner, Protocol):
     def here(self) -> RowPosition: ...
     def go_to(self, place: RowPosition, /) -> None: ...
     def redraw(self) -> None: ...
-    def report(self, matches: int, done: bool, here: bool, /) -> None: ...
+    def report(self, matches: int, done: bool, at_match: bool, /) -> None: ...
 
 
 class TranscriptFinder:
@@ -53,43 +53,43 @@ class TranscriptFinder:
         """Cancel the pending move to a match, as the user moves the cursor."""
         self._find_target = None
 
-    def find(self, words: str) -> None:
-        """Go to the nearest row with *words* at or above the start of the search; else to the nearest below."""
+    def find(self, query: str) -> None:
+        """Go to the nearest row with *query* at or above the start of the search; else to the nearest below."""
         if self.search is None:
-            here = self._view.here()
-            self._from = RowPosition(here.block, here.row + 1)
-        self.search = TranscriptSearch(self._view.transcript, words) if words else None
-        self._find_target = self._first if words else None
+            position = self._view.here()
+            self._from = RowPosition(position.block, position.row + 1)
+        self.search = TranscriptSearch(self._view.transcript, query) if query else None
+        self._find_target = self._first if query else None
         self._view.redraw()
         self._search_on()
 
-    def seek(self, event: Event, line: str, words: str) -> bool:
-        """Go to *line* of *event*, and search for *words* from there; False if it is not in the transcript yet."""
+    def seek(self, event: Event, line: str, query: str) -> bool:
+        """Go to *line* of *event*, and search for *query* from there; False if it is not in the transcript yet."""
         blocks = self._view.transcript.blocks
         at = next((n for n in reversed(range(len(blocks))) if _holds(blocks[n], event)), None)
         if at is None:
             return False
         begins = line.strip()[:SOUGHT].strip()
-        row = self._showing(at, begins)
+        row = self._find_row(at, begins)
         if row is None and at not in self._view.transcript.opened and self._view.transcript.toggle(at):
-            row = self._showing(at, begins)
-        row = self._showing(at, words) if row is None else row
+            row = self._find_row(at, begins)
+        row = self._find_row(at, query) if row is None else row
         self.search = None
         self._view.go_to(RowPosition(at, row or 0))
-        self.find(words)
+        self.find(query)
         return True
 
-    def _showing(self, block: int, words: str) -> int | None:
-        """Return the first row of *block* that shows *words*; None if none does."""
-        folded = words.casefold()
+    def _find_row(self, block: int, query: str) -> int | None:
+        """Return the first row of *block* that shows *query*; None if none does."""
+        folded = query.casefold()
         return next((n for n, row in enumerate(self._view.lines.block(block)) if folded in row.text.casefold()), None)
 
     def find_next(self, *, down: bool = False) -> None:
         """Go to the next row with the words, up unless *down*."""
         if (search := self.search) is not None:
-            here = self._view.here()
+            position = self._view.here()
             self._find_target = (
-                (lambda lines: search.below(here, lines)) if down else lambda lines: search.above(here, lines)
+                (lambda lines: search.below(position, lines)) if down else lambda lines: search.above(position, lines)
             )
             self._search_on()
 
@@ -116,7 +116,7 @@ class TranscriptFinder:
             search.scan(LOOKED_BLOCKS)
         search.tires = False
         found = self._find_target(self._view.lines) if self._find_target is not None else None
-        here = found is not None or self._find_target is None
+        at_match = found is not None or self._find_target is None
         if found is not None:
             self._find_target = None
             self._view.go_to(found)
@@ -129,7 +129,7 @@ class TranscriptFinder:
         elif until < self._reported_at + TOLD_S:
             return
         self._reported_at = until
-        self._view.report(len(search.matches), search.is_done, here)
+        self._view.report(len(search.matches), search.is_done, at_match)
 
     def _schedule_search(self) -> None:
         if self._search_timer is None:
@@ -143,8 +143,8 @@ class TranscriptFinder:
             self._search_on()
 
     def style_row(self, row: TextLine) -> TextLine:
-        words = self.search.query if self.search is not None else CaseFoldedText("")
-        return marked(row, words) if words else row
+        query = self.search.query if self.search is not None else CaseFoldedText("")
+        return marked(row, query) if query else row
 
 
 def _holds(block: Block, event: Event) -> bool:

@@ -252,18 +252,18 @@ class PromptBox(TextBox):
                 self.run_worker(self._load_commands(), exclusive=True, group="commands")
             return suggest_commands(self._commands, command)
         self._knows_commands = self._knows_commands and bool(self.text)
-        if (words := find_mention(before)) is None:
+        if (mention := find_mention(before)) is None:
             return ()
         if self._files is None:
             self._files = ()
             self.run_worker(self._load_mentions(), exclusive=True)
             return ()
         others = (each for each in dashboard_of(self).fleet.sessions if each.id != self.session)
-        return suggest_mentions(self._files, others, self._symbols, words)
+        return suggest_mentions(self._files, others, self._symbols, mention)
 
     def _insert(self, text: str) -> None:
-        (row, column), words = self.cursor_location, find_mention(self._before())
-        start = 0 if words is None else column - len(words) - 1
+        (row, column), mention = self.cursor_location, find_mention(self._before())
+        start = 0 if mention is None else column - len(mention) - 1
         self.replace(text, (row, start), (row, column))
 
     # The search of earlier prompts.

@@ -94,10 +94,10 @@ class PromptQueueView(TextLines, can_focus=True):
             return
         on_their_way = [each for each in self.session.receipts if each.state in ON_THEIR_WAY]
         latest = self.session.receipts[-1:] if self.writing else ()
-        told = [*on_their_way, *(each for each in latest if each not in on_their_way)]
-        before = len(told) - SHOWN + 1 if len(told) > SHOWN else 0
+        receipts = [*on_their_way, *(each for each in latest if each not in on_their_way)]
+        before = len(receipts) - SHOWN + 1 if len(receipts) > SHOWN else 0
         lines = [self._before(before)] if before else []
-        lines += [self._receipt(each) for each in told[before:]]
+        lines += [self._receipt(each) for each in receipts[before:]]
         if self.writing and self.session.state.value in ("ended", "lost"):
             name = state_name(self.session)
             shape = f" {self.look.state_glyph(name)} {state_label(self.session)}"
@@ -105,9 +105,9 @@ class PromptQueueView(TextLines, can_focus=True):
         self.say(*lines)
 
     def _choice(self, number: int, receipt: Receipt) -> DrawnLine:
-        here = receipt.id == self.chosen
-        mark = self.look.mark("cursor") if here else " "
-        text: StyledSpan = (clean_line(receipt.text), "text.bold" if here else "soft")
+        is_selected = receipt.id == self.chosen
+        mark = self.look.mark("cursor") if is_selected else " "
+        text: StyledSpan = (clean_line(receipt.text), "text.bold" if is_selected else "soft")
         return DrawnLine(((f" {mark} ", "accent"), (f"{number + 1}. ", "info"), text))
 
     def _before(self, count: int) -> DrawnLine:

@@ -115,12 +115,12 @@ def _char(attributes: Char, text: str) -> Char:
 @lru_cache(1024)
 def _sgr(style: Style) -> str:
     """Return the SGR numbers of *style*; dim is a colour between text and background, never SGR 2."""
-    colour, ground = style.color, style.bgcolor
-    if style.dim and colour is not None and ground is not None and colour.triplet and ground.triplet:
-        colour = dim_color(ground, colour)
+    colour, background = style.color, style.bgcolor
+    if style.dim and colour is not None and background is not None and colour.triplet and background.triplet:
+        colour = dim_color(background, colour)
     flags = (style.bold, style.italic, style.underline, style.blink, style.reverse, style.strike)
     numbers = ["0", *(number for flag, number in zip(flags, "134579", strict=True) if flag)]
-    return ";".join([*numbers, *_colour_numbers(colour, 30), *_colour_numbers(ground, 40)])
+    return ";".join([*numbers, *_colour_numbers(colour, 30), *_colour_numbers(background, 40)])
 
 
 def _colour_numbers(colour: Color | None, base: int) -> list[str]:
@@ -136,10 +136,10 @@ def _colour_numbers(colour: Color | None, base: int) -> list[str]:
 
 @lru_cache(4096)
 def _style(appearance: tuple[object, ...]) -> Style:
-    colour, ground, bold, italics, underscore, strikethrough, reverse, blink = appearance
+    colour, background, bold, italics, underscore, strikethrough, reverse, blink = appearance
     return Style(
         color=_colour(str(colour)),
-        bgcolor=_colour(str(ground)),
+        bgcolor=_colour(str(background)),
         bold=bool(bold) or None,
         italic=bool(italics) or None,
         underline=bool(underscore) or None,

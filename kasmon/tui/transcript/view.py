@@ -180,19 +180,19 @@ class SessionView(UniformLinesMixin, Vertical):
         session_view.can_focus = True
         self.screen.set_focus(session_view)
 
-    def seek(self, event: Event, line: str, words: str) -> None:
-        """Show *line* of *event*, with *words* highlighted, now or as soon as it is read."""
-        self._pending_event = (event, line, words)
+    def seek(self, event: Event, line: str, query: str) -> None:
+        """Show *line* of *event*, with *query* highlighted, now or as soon as it is read."""
+        self._pending_event = (event, line, query)
         self.go_on_seeking()
 
     def go_on_seeking(self) -> None:
         """Try to show the wanted event, after more of the transcript was read."""
         if self._pending_event is None or self.screen_of_events.cursor is None:
             return
-        event, line, words = self._pending_event
-        if self.screen_of_events.finder.seek(event, line, words):
+        event, line, query = self._pending_event
+        if self.screen_of_events.finder.seek(event, line, query):
             self._pending_event = None
-            self.find_bar.words.words, self.find_bar.is_open = words, True
+            self.find_bar.words.words, self.find_bar.is_open = query, True
             self.find_bar.close_input()
 
     def stop_reading(self) -> None:
@@ -232,10 +232,10 @@ class SessionView(UniformLinesMixin, Vertical):
         message.stop()
         self.find_bar.search_if_current(message.words, self._search)
 
-    def _search(self, words: str) -> None:
-        if words != self.find_bar.words.words:
-            self.find_bar.words.words = words
-            self.screen_of_events.finder.find(words)
+    def _search(self, query: str) -> None:
+        if query != self.find_bar.words.words:
+            self.find_bar.words.words = query
+            self.screen_of_events.finder.find(query)
 
     def on_event_view_search_updated(self, message: EventView.SearchUpdated) -> None:
         message.stop()

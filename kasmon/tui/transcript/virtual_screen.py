@@ -55,10 +55,10 @@ class VirtualScreen:
             changed = list(range(len(rows)))
         return changed
 
-    def strip(self, y: int, ground: Style | None = None) -> Strip:
-        """Return row *y* on *ground*, exactly as wide as the screen."""
-        if ground is not None and ground != self._ground:
-            self._ground, self._strips = ground, [None] * self.size[1]
+    def strip(self, y: int, background: Style | None = None) -> Strip:
+        """Return row *y* on *background*, exactly as wide as the screen."""
+        if background is not None and background != self._ground:
+            self._ground, self._strips = background, [None] * self.size[1]
         strip = self._strips[y]
         if strip is None:
             strip = self._strips[y] = self._page.strip(y).apply_style(self._ground)

@@ -33,12 +33,12 @@ class Reader(ScrollView, can_focus=False):
         self,
         look: ThemeStyles,
         rows: Rows = lambda width: (),
-        ground: Background = "raised",
+        background: Background = "raised",
         *,
         id: str | None = None,  # noqa: A002 - Textual's name
     ) -> None:
         super().__init__(id=id)
-        self.look, self.ground = look, ground
+        self.look, self.ground = look, background
         self.seen_end = False
         self.faint = False
         self._rows = rows
@@ -46,9 +46,9 @@ class Reader(ScrollView, can_focus=False):
         self._width = -1
         self._expected = Size(0, 0)
 
-    def expect(self, room: Size) -> None:
-        """Assume the size *room*, in cells and rows, until the layout sets one."""
-        self._expected = room
+    def expect(self, size: Size) -> None:
+        """Assume *size*, in cells and rows, until the layout sets one."""
+        self._expected = size
 
     def read(self, rows: Rows) -> None:
         """Show other rows, from their beginning."""
@@ -120,11 +120,11 @@ class Reader(ScrollView, can_focus=False):
 class Sentences(Reader):
     """A few sentences, each wrapped to as many rows as it needs; an empty one is a blank row."""
 
-    def __init__(self, look: ThemeStyles, *said: tuple[str, Token], id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, look: ThemeStyles, *sentences: tuple[str, Token], id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(look, id=id)
-        if said:
-            self.say(*said)
+        if sentences:
+            self.say(*sentences)
 
-    def say(self, *said: tuple[str, Token]) -> None:
+    def say(self, *sentences: tuple[str, Token]) -> None:
         """Show these sentences, each in the style of its token."""
-        self.read(lambda width: [row for text, token in said for row in wrap([(text, token)], width)])
+        self.read(lambda width: [row for text, token in sentences for row in wrap([(text, token)], width)])

@@ -84,10 +84,10 @@ def press(app: App[Any], action: str) -> bool:
 def key_line(offers: Iterable[tuple[str, str, str]], *lead: StyledSpan) -> DrawnLine:
     """Return *lead* followed by each key, its description, and the click action of both."""
     left, spots = list(lead), list[tuple[int, int, str]]()
-    for key, word, action in offers:
+    for key, label, action in offers:
         left += [(" " * GAP, "text")] if spots else []
-        spots.append((width_of(left), width_of([(f"{key} {word}", "")]), action))
-        left += [(f"{key} ", "accent.bold"), (word, "soft")]
+        spots.append((width_of(left), width_of([(f"{key} {label}", "")]), action))
+        left += [(f"{key} ", "accent.bold"), (label, "soft")]
     return DrawnLine(tuple(left), spots=tuple(spots))
 
 
@@ -109,9 +109,9 @@ class TextLines(Widget):
     ALLOW_SELECT = False
     drawn: reactive[tuple[DrawnLine, ...]] = reactive(())
 
-    def __init__(self, look: ThemeStyles, ground: Background = "raised", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, look: ThemeStyles, background: Background = "raised", *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.look, self.ground = look, ground
+        self.look, self.ground = look, background
 
     def say(self, *lines: DrawnLine | Sequence[StyledSpan]) -> None:
         self.drawn = tuple(line if isinstance(line, DrawnLine) else DrawnLine(tuple(line)) for line in lines)

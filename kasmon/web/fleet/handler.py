@@ -312,8 +312,8 @@ class FleetPages:
             key = public_key(await asyncio.to_thread(self._subscriptions.key))
             return _respond_json(msgspec.json.encode({"key": list(key)}).decode())
         if path == "push/subscribe":
-            said = (fields.get("subscription") or [""])[0].encode()
-            await asyncio.to_thread(self._subscriptions.add, said, login.id, time.time())
+            subscription = (fields.get("subscription") or [""])[0].encode()
+            await asyncio.to_thread(self._subscriptions.add, subscription, login.id, time.time())
             await asyncio.to_thread(start_notifier, self._paths)
             log.info("login %s subscribed to Web Push", login.id)
         elif path == "push/end":

@@ -98,16 +98,18 @@ def render_list(blocks: Blocks, form_value: str, now: float, *, can_add_passkey:
     """Return the list; *form_value* is what its forms send back."""
     passkey = (
         '<form id="passkey-add" hidden>'
-        f"{_hidden(form_value)}"
+        f"{_hidden_input(form_value)}"
         '<button class="quiet">Add a passkey</button><p class="soft" role="status"></p></form>'
         if can_add_passkey
         else '<p class="soft">A passkey needs HTTPS, or the name localhost.</p>'
     )
     push = (
-        f'<form id="push" hidden>{_hidden(form_value)}<button class="quiet">Notify this device</button>'
+        f'<form id="push" hidden>{_hidden_input(form_value)}<button class="quiet">Notify this device</button>'
         '<p class="soft" role="status"></p></form>'
     )
-    log_out = f'<form method="post" action="logout">{_hidden(form_value)}<button class="quiet">Log out</button></form>'
+    log_out = (
+        f'<form method="post" action="logout">{_hidden_input(form_value)}<button class="quiet">Log out</button></form>'
+    )
     body = [*_live("kasmon", blocks, "events", now), _open_form(form_value, ""), push, passkey, log_out]
     return render_document("Sessions", body, style=PAGE_STYLE, script=SCRIPT, head=APP_HEAD)
 
@@ -127,7 +129,7 @@ def render_session(
     """
     can_take = session.state is not SessionState.ENDED
     prompt = (
-        f'<form method="post" action="{quote(session.id)}" autocomplete="off">{_hidden(form_value)}'
+        f'<form method="post" action="{quote(session.id)}" autocomplete="off">{_hidden_input(form_value)}'
         f'<input type="hidden" name="once" value="{escape(once)}"><label>Prompt<textarea name="prompt" rows="4" '
         f'maxlength="{PROMPT_LENGTH}" required>\n{escape(text)}</textarea></label><label class="option">'
         '<input type="checkbox" name="when" value="idle"> Wait until it is idle</label>'
@@ -149,7 +151,7 @@ def render_login(form_value: str) -> str:
     body = [
         "<h1>Log in to kasmon</h1>",
         "<p>This browser can then see all sessions, send prompts to agents and answer their requests.</p>",
-        f'<form method="post" action="?">{_hidden(form_value)}<button class="allow">Log in</button></form>',
+        f'<form method="post" action="?">{_hidden_input(form_value)}<button class="allow">Log in</button></form>',
     ]
     return render_document("Log in", body, style=PAGE_STYLE)
 
@@ -182,10 +184,10 @@ def _with_ages(html: str, now: float) -> str:
 
 def _open_form(form_value: str, base: str) -> str:
     """Return the form that the buttons of requests belong to: so their HTML is the same for every browser."""
-    return f'<form method="post" id="open" action="{base}open">{_hidden(form_value)}</form>'
+    return f'<form method="post" id="open" action="{base}open">{_hidden_input(form_value)}</form>'
 
 
-def _hidden(form_value: str) -> str:
+def _hidden_input(form_value: str) -> str:
     return f'<input type="hidden" name="form" value="{escape(form_value)}">'
 
 
@@ -208,8 +210,8 @@ def _request_block(ask: Request, session: Session) -> str:
 
 def _session_block(session: Session) -> str:
     folder = PurePosixPath(session.workdir.partition(":")[2] or session.workdir).name
-    said = unreachable_words(session.since, session.since).partition(" since")[0] if session.is_unreachable else ""
-    line = _line(said or session.last_line or session.unsure_why or "")
+    text = unreachable_words(session.since, session.since).partition(" since")[0] if session.is_unreachable else ""
+    line = _line(text or session.last_line or session.unsure_why or "")
     return (
         f'<a class="row" href="s/{quote(session.id)}" id="s-{escape(session.id)}">{_mark(session)} '
         f'<b>{_line(session.label)}</b> <span class="when">{_time(session.since)}</span>'

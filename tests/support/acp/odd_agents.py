@@ -25,20 +25,20 @@ def hear() -> dict[str, Any]:
     line = sys.stdin.readline()
     if not line:
         os._exit(0)
-    said: dict[str, Any] = json.loads(line)
-    return said
+    message: dict[str, Any] = json.loads(line)
+    return message
 
 
 def say(**message: Any) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def reply(said: dict[str, Any], result: Any) -> None:
-    say(id=said["id"], result=result)
+def reply(message: dict[str, Any], result: Any) -> None:
+    say(id=message["id"], result=result)
 
 
-def refuse(said: dict[str, Any], code: int, message: str, data: Any = None) -> None:
-    say(id=said["id"], error={"code": code, "message": message, "data": data})
+def refuse(request: dict[str, Any], code: int, message: str, data: Any = None) -> None:
+    say(id=request["id"], error={"code": code, "message": message, "data": data})
 
 
 def update(**update: Any) -> None:
@@ -178,9 +178,9 @@ def is_logged_out_later() -> None:
         replay("hello")
     reply(first, {"sessionId": SESSION})
     while not Path("account").exists():
-        said = hear()
+        message = hear()
         if not Path("account").exists():
-            refuse(said, -32000, "Authentication required")
+            refuse(message, -32000, "Authentication required")
     turns()
 
 
@@ -204,14 +204,14 @@ def choosy() -> None:
     """Takes models and modes, and refuses the mode `plan`."""
     begin(models=MODELS, modes=MODES)
     while True:
-        said = hear()
-        match said["method"]:
+        message = hear()
+        match message["method"]:
             case "session/set_model":
-                reply(said, {})
+                reply(message, {})
             case "session/set_mode":
-                refuse(said, -32603, "Internal error", {"details": "not in this folder"})
+                refuse(message, -32603, "Internal error", {"details": "not in this folder"})
             case "session/prompt":
-                reply(said, {"stopReason": "end_turn"})
+                reply(message, {"stopReason": "end_turn"})
 
 
 def fast(is_on: bool) -> list[dict[str, Any]]:
@@ -229,18 +229,18 @@ def switches() -> None:
     reply(first, {"protocolVersion": 1, "agentCapabilities": {}})
     reply(hear(), {"sessionId": SESSION, "configOptions": fast(False), "models": MODELS})
     while True:
-        said = hear()
-        match said["method"]:
+        message = hear()
+        match message["method"]:
             case "session/set_model":
-                reply(said, {})
-            case "session/set_config_option" if said["params"]["configId"] == "fast":
-                assert "boolean" == said["params"]["type"]
-                reply(said, {"configOptions": fast(said["params"]["value"])})
+                reply(message, {})
+            case "session/set_config_option" if message["params"]["configId"] == "fast":
+                assert "boolean" == message["params"]["type"]
+                reply(message, {"configOptions": fast(message["params"]["value"])})
             case "session/set_config_option":
-                refuse(said, -32603, "Internal error", {"details": "not now"})
+                refuse(message, -32603, "Internal error", {"details": "not now"})
             case "session/prompt":
                 update(sessionUpdate="config_option_update", configOptions=[])
-                reply(said, {"stopReason": "end_turn"})
+                reply(message, {"stopReason": "end_turn"})
 
 
 def tells_its_environment() -> None:
@@ -324,21 +324,21 @@ def refuses_to_fork() -> None:
 
 def deletes() -> None:
     """Notes what it is to delete."""
-    said = introduce({"sessionCapabilities": {"delete": {}}})
-    if said["method"] == "session/new":
-        reply(said, {"sessionId": SESSION})
+    message = introduce({"sessionCapabilities": {"delete": {}}})
+    if message["method"] == "session/new":
+        reply(message, {"sessionId": SESSION})
         turns()
-    Path("deleted").write_text(f"{said['method']} {said['params']['sessionId']} {os.environ.get('ODD_KEY', '')}")
-    reply(said, {})
+    Path("deleted").write_text(f"{message['method']} {message['params']['sessionId']} {os.environ.get('ODD_KEY', '')}")
+    reply(message, {})
     hear()
 
 
 def refuses_to_delete() -> None:
-    said = introduce({"sessionCapabilities": {"delete": {}}})
-    if said["method"] == "session/new":
-        reply(said, {"sessionId": SESSION})
+    message = introduce({"sessionCapabilities": {"delete": {}}})
+    if message["method"] == "session/new":
+        reply(message, {"sessionId": SESSION})
         turns()
-    refuse(said, -32603, "Internal error", {"details": "it is shared"})
+    refuse(message, -32603, "Internal error", {"details": "it is shared"})
     hear()
 
 
@@ -353,12 +353,12 @@ def lists() -> None:
         replay("thanks")
         reply(first, {})
         turns()
-    here = str(Path.cwd())
+    folder = str(Path.cwd())
     odd = [
-        {"sessionId": "talk-2", "cwd": here, "title": "red \x1b[31m\u202etitle\nof two lines", "updatedAt": "never"},
-        {"sessionId": "talk\u202e-3", "cwd": here},
-        {"sessionId": "--yolo", "cwd": here},
-        {"sessionId": "", "cwd": here},
+        {"sessionId": "talk-2", "cwd": folder, "title": "red \x1b[31m\u202etitle\nof two lines", "updatedAt": "never"},
+        {"sessionId": "talk\u202e-3", "cwd": folder},
+        {"sessionId": "--yolo", "cwd": folder},
+        {"sessionId": "", "cwd": folder},
         {"title": "no id"},
         7,
     ]
@@ -367,7 +367,7 @@ def lists() -> None:
     second = hear()
     assert second["params"]["cursor"] == "page 2"
     assert second["params"].get("cwd") == first["params"].get("cwd")
-    tidy = {"sessionId": SESSION, "cwd": here, "title": "tidy up", "updatedAt": "2026-11-30T10:00:00Z"}
+    tidy = {"sessionId": SESSION, "cwd": folder, "title": "tidy up", "updatedAt": "2026-11-30T10:00:00Z"}
     reply(second, {"sessions": [tidy, odd[0]]})
     hear()
 
@@ -379,20 +379,20 @@ def lists_none() -> None:
 
 def lists_for_ever() -> None:
     """Has always another page, with the same cursor."""
-    said = introduce({"sessionCapabilities": {"list": {}}})
+    message = introduce({"sessionCapabilities": {"list": {}}})
     while True:
-        reply(said, {"sessions": [{"sessionId": SESSION, "cwd": str(Path.cwd())}], "nextCursor": "more"})
-        said = hear()
+        reply(message, {"sessions": [{"sessionId": SESSION, "cwd": str(Path.cwd())}], "nextCursor": "more"})
+        message = hear()
 
 
 def lists_very_many() -> None:
-    said = introduce({"sessionCapabilities": {"list": {}}})
+    message = introduce({"sessionCapabilities": {"list": {}}})
     number = 0
     while True:
         page = [{"sessionId": f"talk-{number + each}", "cwd": str(Path.cwd())} for each in range(100)]
         number += 100
-        reply(said, {"sessions": page, "nextCursor": str(number)})
-        said = hear()
+        reply(message, {"sessions": page, "nextCursor": str(number)})
+        message = hear()
 
 
 def lists_nonsense() -> None:
@@ -546,10 +546,10 @@ def mumbles() -> None:
 def curious_too_early() -> None:
     first = introduce()
     know(7)
-    told = hear()["result"]["action"]
+    action = hear()["result"]["action"]
     reply(first, {"sessionId": SESSION})
     prompt = hear()
-    write(told)
+    write(action)
     reply(prompt, {"stopReason": "end_turn"})
     hear()
 
@@ -569,7 +569,7 @@ def stays_curious() -> None:
     begin()
     prompt = hear()
     know(7)
-    write(" ".join(said.get("method") or said["result"]["action"] for said in (hear(), hear())))
+    write(" ".join(message.get("method") or message["result"]["action"] for message in (hear(), hear())))
     reply(prompt, {"stopReason": "cancelled"})
     hear()
 
@@ -586,25 +586,25 @@ def only_always() -> None:
 def changes_its_mind() -> None:
     """It asks for one command, says while that waits that it is another one, and runs what was allowed."""
     begin()
-    said = hear()
+    message = hear()
     ask(7, [ONCE, REJECT], title="make", rawInput={"command": "make"})
     update(sessionUpdate="tool_call_update", toolCallId="call-1", status="pending")
     update(sessionUpdate="tool_call_update", toolCallId="call-1", title="rm -rf /", rawInput={"command": "rm -rf /"})
     write(json.dumps(hear()["result"]["outcome"]))
-    reply(said, {"stopReason": "end_turn"})
+    reply(message, {"stopReason": "end_turn"})
     hear()
 
 
 def explains_itself() -> None:
     """It asks for a command and says, while that waits, what it is for and where it would run anyway."""
     begin()
-    said = hear()
+    message = hear()
     ask(7, [ONCE, REJECT], title="make", rawInput={"command": "make"})
-    told = {"command": "make", "description": "Builds it", "cwd": str(Path.cwd())}
-    update(sessionUpdate="tool_call_update", toolCallId="call-1", status="in_progress", title="make", rawInput=told)
+    command = {"command": "make", "description": "Builds it", "cwd": str(Path.cwd())}
+    update(sessionUpdate="tool_call_update", toolCallId="call-1", status="in_progress", title="make", rawInput=command)
     update(sessionUpdate="plan", entries=[{"content": "explained", "status": "pending", "priority": "low"}])
     write(json.dumps(hear()["result"]["outcome"]))
-    reply(said, {"stopReason": "end_turn"})
+    reply(message, {"stopReason": "end_turn"})
     hear()
 
 
@@ -645,8 +645,8 @@ def stubborn() -> None:
     first = hear()
     ask(8, [ONCE, REJECT])
     second, third = hear(), hear()
-    told = [said.get("method") or said["result"]["outcome"]["outcome"] for said in (first, second, third)]
-    write(" ".join(told))
+    outcomes = [message.get("method") or message["result"]["outcome"]["outcome"] for message in (first, second, third)]
+    write(" ".join(outcomes))
     reply(prompt, {"stopReason": "cancelled"})
     hear()
 

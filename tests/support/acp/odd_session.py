@@ -56,25 +56,25 @@ class OddSession(Contract):
 
     @asynccontextmanager
     async def agent(self, name: str, **more: Any) -> AsyncIterator[Listener]:
-        async with self.opened(launch(name, self.workdir, **more)) as heard:
-            yield heard
+        async with self.opened(launch(name, self.workdir, **more)) as listener:
+            yield listener
 
     async def turn(self, name: str, text: str = "go", **more: Any) -> Listener:
         """All that is heard of one turn of the odd agent *name*."""
-        async with self.agent(name, **more) as heard:
-            await heard.prompt(text)
-            await heard.until_said(TurnEnded)
-            return heard
+        async with self.agent(name, **more) as listener:
+            await listener.prompt(text)
+            await listener.until_said(TurnEnded)
+            return listener
 
 
-async def messages(heard: Listener, count: int = 1) -> list[str]:
+async def messages(listener: Listener, count: int = 1) -> list[str]:
     """What the agent said, when it has said *count* messages."""
 
     def said() -> list[str]:
-        return [fact.text for fact in heard.facts if isinstance(fact, MessageWritten)]
+        return [fact.text for fact in listener.facts if isinstance(fact, MessageWritten)]
 
     return await auntil(lambda: said() if len(said()) >= count else None, LIMIT_S, f"{count} messages")
 
 
-def only(heard: Listener, kind: type[Event]) -> list[Any]:
-    return [fact for fact in heard.facts if isinstance(fact, kind)]
+def only(listener: Listener, kind: type[Event]) -> list[Any]:
+    return [fact for fact in listener.facts if isinstance(fact, kind)]

@@ -31,8 +31,8 @@ LONG = "touch began; exec python3 -c 'import time; time.sleep(600)'"
 class Conversation:
     """A real agent that is listened to."""
 
-    def __init__(self, heard: Listener) -> None:
-        self.heard = heard
+    def __init__(self, listener: Listener) -> None:
+        self.heard = listener
 
     def only(self, kind: type[events.Event]) -> list[Any]:
         return [fact for fact in self.heard.facts if isinstance(fact, kind)]
@@ -78,8 +78,8 @@ class RealContract(Contract):
 
     @asynccontextmanager
     async def talk(self, agent: RealAgent, **more: Any) -> AsyncIterator[Conversation]:
-        async with self.opened(await started(agent, **more)) as heard:
-            yield Conversation(heard)
+        async with self.opened(await started(agent, **more)) as listener:
+            yield Conversation(listener)
 
     async def test_it_announces_its_slash_commands(self, agent: RealAgent) -> None:
         async with self.talk(agent) as talk:

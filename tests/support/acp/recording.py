@@ -42,7 +42,7 @@ PROMPTS: Final[tuple[tuple[str, Decision | None], ...]] = (
 
 
 def heard_again(name: str) -> list[Event]:
-    return [said for said in Reading(name).facts() if not isinstance(said, Chunk)]
+    return [event for event in Reading(name).facts() if not isinstance(event, Chunk)]
 
 
 class Reading:
@@ -56,11 +56,11 @@ class Reading:
 
     def facts(self) -> Iterator[Event | Chunk]:
         for line in self._lines:
-            said = json.loads(line)
-            if said["to"] == "agent":
-                yield from self._told(said["message"])
+            message = json.loads(line)
+            if message["to"] == "agent":
+                yield from self._told(message["message"])
             else:
-                yield from self._heard(said["message"])
+                yield from self._heard(message["message"])
 
     def _told(self, message: dict[str, Any]) -> Iterator[Event | Chunk]:
         if "method" in message:
@@ -130,13 +130,13 @@ async def record(name: str, root: Path) -> None:
         opened = await backend.open(agent.launch())
         waiting: list[tuple[str, Decision | None]] = list(PROMPTS)
         decision: Decision | None = None
-        async for said in opened.events():
-            if isinstance(said, RequestOpened) and decision is not None:
-                request = said.request
+        async for event in opened.events():
+            if isinstance(event, RequestOpened) and decision is not None:
+                request = event.request
                 await opened.send(Answer(request=request.id, digest=request.digest, decision=decision))
-            elif isinstance(said, RequestOpened):
+            elif isinstance(event, RequestOpened):
                 await opened.send(Interrupt())
-            elif type(said).__name__ in ("SettingsChanged", "TurnEnded"):
+            elif type(event).__name__ in ("SettingsChanged", "TurnEnded"):
                 if not waiting:
                     await opened.send(Stop(grace_s=5.0))
                     continue

@@ -67,29 +67,29 @@ class ScriptedAcp:
                     self.tell(event)
             await asyncio.sleep(0)
 
-    def hear(self, said: dict[str, Any]) -> None:
-        params = said.get("params") or {}
-        match said.get("method"):
+    def hear(self, message: dict[str, Any]) -> None:
+        params = message.get("params") or {}
+        match message.get("method"):
             case "initialize":
                 able = {"loadSession": self.folder is not None}
-                self.answer(said, {"protocolVersion": 1, "agentCapabilities": able, "authMethods": []})
+                self.answer(message, {"protocolVersion": 1, "agentCapabilities": able, "authMethods": []})
             case "session/new":
                 self.session = f"talk-{os.getpid()}"
-                self.answer(said, {"sessionId": self.session})
+                self.answer(message, {"sessionId": self.session})
             case "session/load":
                 self.session = params["sessionId"]
                 for prompt in self.prompts():
                     self.update(sessionUpdate="user_message_chunk", content={"type": "text", "text": prompt})
-                self.answer(said, {})
+                self.answer(message, {})
             case "session/prompt":
-                self.turn = said["id"]
+                self.turn = message["id"]
                 text = "".join(block["text"] for block in params["prompt"])
                 self.keep(text)
                 self.actor.prompt(Prompt(text=text), time.time())
             case "session/cancel":
                 self.actor.interrupt(time.time())
             case None:
-                self.decided(said)
+                self.decided(message)
 
     def tell(self, event: events.Event) -> None:
         match event:
@@ -143,11 +143,11 @@ class ScriptedAcp:
         params = {"sessionId": self.session, "toolCall": call, "options": options}
         self.say({"id": number, "method": "session/request_permission", "params": params})
 
-    def decided(self, said: dict[str, Any]) -> None:
-        request = self.asked.get(said["id"])
+    def decided(self, message: dict[str, Any]) -> None:
+        request = self.asked.get(message["id"])
         if request is None or request.id not in self.actor.open:
             return
-        chosen = said["result"]["outcome"].get("optionId")
+        chosen = message["result"]["outcome"].get("optionId")
         decision, labels = (Decision.CHOOSE, (chosen,)) if chosen in request.options else (Decision.DENY, ())
         if chosen == "once":
             decision = Decision.ALLOW
@@ -172,8 +172,8 @@ class ScriptedAcp:
     def update(self, **update: Any) -> None:
         self.say({"method": "session/update", "params": {"sessionId": self.session, "update": update}})
 
-    def answer(self, said: dict[str, Any], result: dict[str, Any]) -> None:
-        self.say({"id": said["id"], "result": result})
+    def answer(self, message: dict[str, Any], result: dict[str, Any]) -> None:
+        self.say({"id": message["id"], "result": result})
 
     def say(self, message: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
@@ -189,8 +189,8 @@ class ScriptedAcp:
 
     def prompts(self) -> list[str]:
         """What it was told before."""
-        told: list[str] = json.loads(self.kept().read_text()) if self.kept().exists() else []
-        return told
+        prompts: list[str] = json.loads(self.kept().read_text()) if self.kept().exists() else []
+        return prompts
 
 
 if __name__ == "__main__":

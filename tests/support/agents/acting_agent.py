@@ -49,7 +49,7 @@ def main(folder: str) -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
-def fork(words: Sequence[str], streams: Sequence[int]) -> int:
+def fork(arguments: Sequence[str], streams: Sequence[int]) -> int:
     """Run `python -P WORDS` in a fork, with these stdin, stdout and stderr; return its pid."""
     for module in SHARED:
         import_module(module)
@@ -60,12 +60,12 @@ def fork(words: Sequence[str], streams: Sequence[int]) -> int:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.closerange(3, 1024)
-        if words[0] == "-c":
-            sys.argv = ["-c", *words[2:]]
-            exec(words[1], {"__name__": "__main__"})
+        if arguments[0] == "-c":
+            sys.argv = ["-c", *arguments[2:]]
+            exec(arguments[1], {"__name__": "__main__"})
         else:
-            sys.argv = list(words[1:])
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+            sys.argv = list(arguments[1:])
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

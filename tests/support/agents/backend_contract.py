@@ -40,13 +40,13 @@ class Listener:
         self.is_over = False
 
     async def listen(self) -> None:
-        async for said in self.agent.events():
-            if isinstance(said, SecretsLearned):
+        async for event in self.agent.events():
+            if isinstance(event, SecretsLearned):
                 continue
-            self.all.append(said)
-            if not isinstance(said, Chunk):
-                self.facts.append(said)
-                self.session = apply(self.session, said)
+            self.all.append(event)
+            if not isinstance(event, Chunk):
+                self.facts.append(event)
+                self.session = apply(self.session, event)
                 self.states.append(self.session.state)
         self.is_over = True
 
@@ -115,9 +115,9 @@ class Contract:
     async def opened(self, launch: Launch | None = None) -> AsyncIterator[Listener]:
         """An agent that is idle, and is ended whatever happens."""
         launch = launch or self.launch()
-        async with Listener(await self.backend.open(launch), launch).listening() as heard:
-            await heard.until(SessionState.IDLE)
-            yield heard
+        async with Listener(await self.backend.open(launch), launch).listening() as listener:
+            await listener.until(SessionState.IDLE)
+            yield listener
 
 
 class StreamingContract(Contract):
@@ -186,12 +186,12 @@ class AskingContract(Contract):
             assert isinstance(ended, events.SessionEnded)
             assert [request.id] == [fact.request for fact in before if isinstance(fact, events.RequestWithdrawn)]
 
-    async def die(self, heard: Listener) -> None:
+    async def die(self, listener: Listener) -> None:
         """Kill its process; one that lives in ours is closed."""
-        if heard.session.pid in (None, os.getpid()):
-            await heard.agent.aclose()
+        if listener.session.pid in (None, os.getpid()):
+            await listener.agent.aclose()
         else:
-            os.kill(heard.session.pid, signal.SIGKILL)
+            os.kill(listener.session.pid, signal.SIGKILL)
 
     async def test_a_request_without_an_answer_stays_open(self) -> None:
         async with self.opened() as heard:

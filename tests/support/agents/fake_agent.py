@@ -39,13 +39,13 @@ class FakeAgent:
             await self.on_open()
         early = [self._says.get_nowait() for _ in range(self._says.qsize())]
         self.say(SessionStarted(at=time.time(), pid=None, resume_id="talk-1"))
-        for word in early:  # a test that was quick: no agent says anything before it is there
-            self._says.put_nowait(word)
+        for item in early:  # a test that was quick: no agent says anything before it is there
+            self._says.put_nowait(item)
         return self
 
-    def say(self, *words: Event | Chunk | SecretsLearned) -> None:
-        for word in words:
-            self._says.put_nowait(word)
+    def say(self, *items: Event | Chunk | SecretsLearned) -> None:
+        for item in items:
+            self._says.put_nowait(item)
 
     def break_down(self, error: Exception) -> None:
         """Let its backend fail."""
@@ -57,29 +57,29 @@ class FakeAgent:
 
     async def events(self) -> AsyncIterator[Event | Chunk | SecretsLearned]:
         while True:
-            word = await self._says.get()
-            if word is None:
+            item = await self._says.get()
+            if item is None:
                 return
-            if isinstance(word, Exception):
-                raise word
-            yield word
+            if isinstance(item, Exception):
+                raise item
+            yield item
             await asyncio.sleep(0)
-            if isinstance(word, SessionEnded) and self.knows_its_end:
+            if isinstance(item, SessionEnded) and self.knows_its_end:
                 return
 
-    async def send(self, wish: AgentCommand, /) -> None:
-        self.told.append(wish)
+    async def send(self, command: AgentCommand, /) -> None:
+        self.told.append(command)
         if self.on_wish is not None:
-            await self.on_wish(wish)
+            await self.on_wish(command)
         else:
-            self.obey(wish)
+            self.obey(command)
 
-    def obey(self, wish: AgentCommand) -> None:
+    def obey(self, command: AgentCommand) -> None:
         """What a plain agent does."""
         now = time.time()
-        match wish:
+        match command:
             case Prompt():
-                self.say(TurnStarted(at=now, prompt=wish.text, by=wish.by))
+                self.say(TurnStarted(at=now, prompt=command.text, by=command.by))
             case Interrupt():
                 self.say(TurnEnded(at=now, reason="interrupted"))
             case Stop():
@@ -98,7 +98,7 @@ class FakeAgent:
 
     @property
     def prompts(self) -> list[str]:
-        return [wish.text for wish in self.told if isinstance(wish, Prompt)]
+        return [command.text for command in self.told if isinstance(command, Prompt)]
 
 
 def asked(command: str = "rm -r build", id: str = "tool-7", **more: Any) -> RequestOpened:  # noqa: A002 - a request's own word

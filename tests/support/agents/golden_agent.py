@@ -79,8 +79,8 @@ class GoldenAgent:
 
     def do(self, **what: Any) -> None:
         """Have it done; when this returns it was told."""
-        with self.pipe.open("w") as told:
-            told.write(json.dumps(what) + "\n")
+        with self.pipe.open("w") as pipe:
+            pipe.write(json.dumps(what) + "\n")
 
     def shows(self, case: str, version: str = "", *, date: tuple[str, str] = ("", ""), **more: Any) -> None:
         """Show the golden screen *case*, of *version* or its own; *date*: a recorded date, and its substitute."""

@@ -39,13 +39,13 @@ class LiveRun:
     """
 
     def __init__(
-        self, stub: ModelStub, said: Callable[[], SessionState], shows: Callable[[str], bool], ready: str
+        self, stub: ModelStub, read_state: Callable[[], SessionState], shows: Callable[[str], bool], ready: str
     ) -> None:
-        """*said* returns the state that kasmon says now, *shows* whether a pattern is found on the screen.
+        """*read_state* returns the state that kasmon says now, *shows* whether a pattern is found on the screen.
 
         *ready* is the pattern of what the agent shows while it reads input.
         """
-        self._stub, self._said, self._shows, self._ready = stub, said, shows, ready
+        self._stub, self._said, self._shows, self._ready = stub, read_state, shows, ready
         self._first, self._asks, self._works, self._answered = len(stub.turns), "", "", False
         self._known: list[tuple[float, SessionState | None]] = []
         self.samples: list[Sample] = []

@@ -102,10 +102,10 @@ class MenuAgent:
 
     def taken(self) -> list[tuple[str, str]]:
         """What was answered, and with which label."""
-        return [(said.ask, said.key) for said in self.said() if said.what == "taken"]
+        return [(entry.ask, entry.key) for entry in self.said() if entry.what == "taken"]
 
     def heard(self) -> list[str]:
-        return [said.key for said in self.said() if said.what == "key"]
+        return [entry.key for entry in self.said() if entry.what == "key"]
 
     def swap(self, pid: int) -> None:
         """Have it ask the next thing, as if the agent had given the first one up."""

@@ -32,14 +32,14 @@ def housed(stack: Stack, tier: Tier, *more: str) -> Iterator[Stack]:
     *more*: further lines of what its profile says of its sandbox.
     """
     agent, port, name = stack.agent, stack.stub.url.rpartition(":")[2], socket.gethostname()
-    there, flags = f"http://{name}:{port}", list[str]()
+    url, flags = f"http://{name}:{port}", list[str]()
     if agent.name == "claude":
-        stack.variables["ANTHROPIC_BASE_URL"] = there
+        stack.variables["ANTHROPIC_BASE_URL"] = url
     elif agent.name == "codex":
-        flags = [*_told_by_flags(agent.home / ".codex" / "config.toml", stack.stub.url, there), *UNASKED]
+        flags = [*_told_by_flags(agent.home / ".codex" / "config.toml", stack.stub.url, url), *UNASKED]
     else:
         own = stack.variables["OPENCODE_CONFIG_CONTENT"]
-        stack.variables["OPENCODE_CONFIG_CONTENT"] = own.replace(stack.stub.url, there)
+        stack.variables["OPENCODE_CONFIG_CONTENT"] = own.replace(stack.stub.url, url)
     private_folder(stack.paths.config)
     lines = [f"[agents.{agent.name}]", f'sandbox = "{tier}"', f"flags = {json.dumps(flags)}"]
     lines += [f"[agents.{agent.name}.confined]", f'network = ["private:{name}:{port}"]', *more, ""]
@@ -56,13 +56,13 @@ def housed(stack: Stack, tier: Tier, *more: str) -> Iterator[Stack]:
 
 def _told_by_flags(config: Path, url: str, there: str) -> list[str]:
     """What codex's *config* says, as flags: it is handed no file then, and its memory may go to disk."""
-    told = tomllib.loads(config.read_text())
+    settings = tomllib.loads(config.read_text())
     config.unlink()
-    provider = told["model_providers"]["stub"]
+    provider = settings["model_providers"]["stub"]
     provider["base_url"] = provider["base_url"].replace(url, there)
     inline = ", ".join(f"{key} = {json.dumps(value)}" for key, value in provider.items())
-    said = [f'model = "{told["model"]}"', 'model_provider = "stub"', f"model_providers.stub = {{{inline}}}"]
-    return [f"-c {shlex.quote(each)}" for each in said]
+    flags = [f'model = "{settings["model"]}"', 'model_provider = "stub"', f"model_providers.stub = {{{inline}}}"]
+    return [f"-c {shlex.quote(each)}" for each in flags]
 
 
 def begun(stack: Stack) -> SessionId:

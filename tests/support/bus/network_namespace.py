@@ -28,8 +28,8 @@ class NetworkNamespace:
             self._ip("link", "add", self._cable, "type", "veth", "peer", "name", "cable", "netns", self._name)
             self._ip("addr", "add", f"{self.outside}/30", "dev", self._cable)
             self._ip("link", "set", self._cable, "up")
-            for words in (f"addr add {self.address}/30 dev cable", "link set cable up", "link set lo up"):
-                self._ip("-n", self._name, *words.split())
+            for arguments in (f"addr add {self.address}/30 dev cable", "link set cable up", "link set lo up"):
+                self._ip("-n", self._name, *arguments.split())
         except BaseException:
             self.close()
             raise
@@ -57,5 +57,5 @@ class NetworkNamespace:
         subprocess.run(["ip", "netns", "del", self._name], capture_output=True, check=False)
 
     @staticmethod
-    def _ip(*words: str) -> None:
-        subprocess.run(["ip", *words], capture_output=True, check=True)
+    def _ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], capture_output=True, check=True)

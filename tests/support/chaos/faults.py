@@ -61,137 +61,137 @@ def _is_zombie(pid: int) -> bool:
     return True
 
 
-def _name(ground: AgentFleet, session: SessionId) -> str:
-    found = ground.session(session)
+def _name(fleet: AgentFleet, session: SessionId) -> str:
+    found = fleet.session(session)
     return found.name if found is not None else session
 
 
 # -- what people do
 
 
-def prompt_talker(ground: AgentFleet, dice: Random) -> str:
-    session, kind = dice.choice(ground.talkers), dice.choice(("say", "say", "ask", "two"))
-    ground.prompts += 1
-    token = f"p{ground.prompts}"
+def prompt_talker(fleet: AgentFleet, dice: Random) -> str:
+    session, kind = dice.choice(fleet.talkers), dice.choice(("say", "say", "ask", "two"))
+    fleet.prompts += 1
+    token = f"p{fleet.prompts}"
     hostile = "".join(bytes_.decode() for bytes_ in promises.HOSTILE.values())
     text = {"say": f"say {token} {hostile}", "ask": f"ask touch {token}", "two": f"ask one {token} &\nask two {token}"}[
         kind
     ]
-    return _sent(ground, session, text)
+    return _sent(fleet, session, text)
 
 
-def prompt_box(ground: AgentFleet, dice: Random) -> str:
-    session = dice.choice(sorted(ground.boxes))
-    ground.prompts += 1
-    return _sent(ground, session, f"prompt {ground.prompts} ;-t $(touch {ground.home.path}/ran) #{{pane_id}}")
+def prompt_box(fleet: AgentFleet, dice: Random) -> str:
+    session = dice.choice(sorted(fleet.boxes))
+    fleet.prompts += 1
+    return _sent(fleet, session, f"prompt {fleet.prompts} ;-t $(touch {fleet.home.path}/ran) #{{pane_id}}")
 
 
-def _sent(ground: AgentFleet, session: SessionId, text: str) -> str:
-    now = ground.session(session)
+def _sent(fleet: AgentFleet, session: SessionId, text: str) -> str:
+    now = fleet.session(session)
     if now is None:
         return "nobody to prompt"
-    receipt = ground.do(verb.send(ground.paths, now, text))
+    receipt = fleet.do(verb.send(fleet.paths, now, text))
     return f"prompt for {now.name!r}: {receipt.state if receipt else 'refused'}"
 
 
-def _open(ground: AgentFleet) -> list[tuple[Session, Request]]:
-    return [(session, ask) for session in ground.fleet().sessions for ask in session.requests]
+def _open(fleet: AgentFleet) -> list[tuple[Session, Request]]:
+    return [(session, ask) for session in fleet.fleet().sessions for ask in session.requests]
 
 
-def answer(ground: AgentFleet, dice: Random) -> str:
+def answer(fleet: AgentFleet, dice: Random) -> str:
     """The oldest request, by one or by two at once."""
     at, decision, two = dice.random(), dice.choice((Decision.ALLOW, Decision.DENY)), dice.random() < 0.3
-    waiting = _open(ground)
+    waiting = _open(fleet)
     if not waiting:
         return "nothing to answer"
     session, ask = waiting[int(at * len(waiting))]
-    wish = Answer(request=ask.id, digest=ask.digest, decision=decision)
-    ground.given.append(Answered(ask.id, decision.value))
+    command = Answer(request=ask.id, digest=ask.digest, decision=decision)
+    fleet.given.append(Answered(ask.id, decision.value))
     if not two:
-        ground.do(verb.execute(ground.paths, session, wish))
+        fleet.do(verb.execute(fleet.paths, session, command))
         return f"{decision.value} for {ask.id}"
     other = Decision.DENY if decision is Decision.ALLOW else Decision.ALLOW
-    ground.given.append(Answered(ask.id, other.value))
+    fleet.given.append(Answered(ask.id, other.value))
 
     async def both() -> list[object]:
-        wishes = (wish, msgspec.structs.replace(wish, decision=other))
+        commands = (command, msgspec.structs.replace(command, decision=other))
         return await asyncio.gather(
-            *(verb.execute(ground.paths, session, each) for each in wishes), return_exceptions=True
+            *(verb.execute(fleet.paths, session, each) for each in commands), return_exceptions=True
         )
 
     results = asyncio.run(both())
-    heard = sum(not isinstance(result, BaseException) for result in results)
-    if heard > 1:
-        ground.broken.append(f"two answers to {ask.id} were heard")
-    return f"two answers at once to {ask.id}: {heard} heard"
+    accepted = sum(not isinstance(result, BaseException) for result in results)
+    if accepted > 1:
+        fleet.broken.append(f"two answers to {ask.id} were heard")
+    return f"two answers at once to {ask.id}: {accepted} heard"
 
 
-def answer_stale(ground: AgentFleet, dice: Random) -> str:
+def answer_stale(fleet: AgentFleet, dice: Random) -> str:
     at = dice.random()
-    waiting = _open(ground)
+    waiting = _open(fleet)
     if not waiting:
         return "nothing to answer with another digest"
     session, ask = waiting[int(at * len(waiting))]
-    wish = Answer(request=ask.id, digest="0" * len(ask.digest), decision=Decision.ALLOW)
+    command = Answer(request=ask.id, digest="0" * len(ask.digest), decision=Decision.ALLOW)
     try:
-        asyncio.run(verb.execute(ground.paths, session, wish))
+        asyncio.run(verb.execute(fleet.paths, session, command))
     except KasmonError as error:
         return f"another digest for {ask.id}: {type(error).__name__}"
-    ground.broken.append(f"an answer to another text of {ask.id} was taken")
+    fleet.broken.append(f"an answer to another text of {ask.id} was taken")
     return f"another digest for {ask.id} was taken"
 
 
-def type_keys(ground: AgentFleet, dice: Random) -> str:
+def type_keys(fleet: AgentFleet, dice: Random) -> str:
     number, keys = dice.randrange(2), [dice.choice(KEYS) for _ in range(dice.randrange(1, 9))]
     for key in keys:
-        ground.dashboards[number].send(key.encode())
+        fleet.dashboards[number].send(key.encode())
     return f"keys {keys} for dashboard {number}"
 
 
-def resize(ground: AgentFleet, dice: Random) -> str:
+def resize(fleet: AgentFleet, dice: Random) -> str:
     number = dice.randrange(2)
     sizes = [(dice.randrange(0, 220), dice.randrange(0, 70)) for _ in range(dice.randrange(1, 30))]
     for columns, rows in [*sizes, (150, 40)]:
-        ground.dashboards[number].resize(max(columns, 1), max(rows, 1))
+        fleet.dashboards[number].resize(max(columns, 1), max(rows, 1))
     return f"{len(sizes)} sizes for dashboard {number}"
 
 
-def restart(ground: AgentFleet, dice: Random) -> str:
+def restart(fleet: AgentFleet, dice: Random) -> str:
     """Start up to four again that are over."""
     draws = [dice.random() for _ in range(4)]
-    over = [each for each in ground.fleet().sessions if each.state not in ALIVE and not each.plan]
+    over = [each for each in fleet.fleet().sessions if each.state not in ALIVE and not each.plan]
     chosen = {over[int(at * len(over))].id: over[int(at * len(over))] for at in draws if over}
     for session in chosen.values():
-        ground.wanted[session.id] += 1
-        ground.do(verb.restart(ground.paths, session))
+        fleet.wanted[session.id] += 1
+        fleet.do(verb.restart(fleet.paths, session))
     return f"restart of {[session.name for session in chosen.values()]}"
 
 
-def interrupt(ground: AgentFleet, dice: Random) -> str:
-    session = dice.choice(ground.talkers)
-    if (now := ground.session(session)) is not None:
-        ground.do(verb.interrupt(ground.paths, now))
-    return f"interrupt of {_name(ground, session)!r}"
+def interrupt(fleet: AgentFleet, dice: Random) -> str:
+    session = dice.choice(fleet.talkers)
+    if (now := fleet.session(session)) is not None:
+        fleet.do(verb.interrupt(fleet.paths, now))
+    return f"interrupt of {_name(fleet, session)!r}"
 
 
-def run_code(ground: AgentFleet, dice: Random) -> str:
-    if not ground.jails:
+def run_code(fleet: AgentFleet, dice: Random) -> str:
+    if not fleet.jails:
         return "no sandbox here"
-    session = dice.choice(ground.jails)
-    now = ground.session(session)
+    session = dice.choice(fleet.jails)
+    now = fleet.session(session)
     if now is not None:
-        ground.do(use.run(ground.paths, now, "python", "x = 1; print(x)"))
-    return f"code for {_name(ground, session)!r}"
+        fleet.do(use.run(fleet.paths, now, "python", "x = 1; print(x)"))
+    return f"code for {_name(fleet, session)!r}"
 
 
 # -- what happens to computers
 
 
-def end_dashboard(ground: AgentFleet, dice: Random) -> str:
+def end_dashboard(fleet: AgentFleet, dice: Random) -> str:
     """End one by a signal, look who lives, and open it again."""
     number, how = dice.randrange(2), dice.choice(FATAL)
-    dashboard = ground.dashboards[number]
-    before = {**ground.running(), **ground.hosts()}
+    dashboard = fleet.dashboards[number]
+    before = {**fleet.running(), **fleet.hosts()}
     process, written = dashboard.process, len(dashboard.seen)  # its guard stands above it
     process.send_signal(how)
     try:
@@ -200,126 +200,126 @@ def end_dashboard(ground: AgentFleet, dice: Random) -> str:
         process.send_signal(signal.SIGABRT)  # it tells where each of its threads stands
         with contextlib.suppress(TimeoutError):
             dashboard.ended(LIMIT_S)
-        told = dashboard.seen[written:].decode("utf-8", "replace")
-        ground.broken.append(f"dashboard {number} does not end by {how.name}: {told[told.find('Fatal') :]}")
+        output = dashboard.seen[written:].decode("utf-8", "replace")
+        fleet.broken.append(f"dashboard {number} does not end by {how.name}: {output[output.find('Fatal') :]}")
     alive = {process for process in before if started_at(process.pid) == process.started}
-    ground.broken += promises.agents_outlive_dashboards(before, alive)
-    ground.leavings.append(Leaving(how.name, dashboard.before, dashboard.modes, dashboard.seen))
-    ground.seen.append(dashboard.seen)
+    fleet.broken += promises.agents_outlive_dashboards(before, alive)
+    fleet.leavings.append(Leaving(how.name, dashboard.before, dashboard.modes, dashboard.seen))
+    fleet.seen.append(dashboard.seen)
     dashboard.__exit__(None, None, None)
-    ground.open(number)
+    fleet.open(number)
     return f"{how.name} for dashboard {number}; {len(before)} lived on"
 
 
-def kill_host(ground: AgentFleet, dice: Random) -> str:
-    session = dice.choice(ground.talkers)
-    if not _kill(lock_holder(ground.paths.host_lock(session))):
-        return f"{_name(ground, session)!r} has no host to kill"
-    _truth(ground, lambda: _state(ground, session) is SessionState.LOST)
-    return f"kill -9 of the host of {_name(ground, session)!r}"
+def kill_host(fleet: AgentFleet, dice: Random) -> str:
+    session = dice.choice(fleet.talkers)
+    if not _kill(lock_holder(fleet.paths.host_lock(session))):
+        return f"{_name(fleet, session)!r} has no host to kill"
+    _truth(fleet, lambda: _state(fleet, session) is SessionState.LOST)
+    return f"kill -9 of the host of {_name(fleet, session)!r}"
 
 
-def kill_fork_server(ground: AgentFleet, dice: Random) -> str:
-    hosts = ground.hosts()
-    killed = [pid for pid in ground.fork_servers() if _kill(pid)]
+def kill_fork_server(fleet: AgentFleet, dice: Random) -> str:
+    hosts = fleet.hosts()
+    killed = [pid for pid in fleet.fork_servers() if _kill(pid)]
     ended = [name for process, name in hosts.items() if started_at(process.pid) != process.started]
     if ended:
-        ground.broken.append(f"the hosts {ended} ended with the fork server")
+        fleet.broken.append(f"the hosts {ended} ended with the fork server")
     return f"kill -9 of {len(killed)} fork servers; {len(hosts)} hosts lived on"
 
 
-def kill_tmux_host(ground: AgentFleet, dice: Random) -> str:
-    if not _kill(lock_holder(ground.paths.tmux_host_lock)):
+def kill_tmux_host(fleet: AgentFleet, dice: Random) -> str:
+    if not _kill(lock_holder(fleet.paths.tmux_host_lock)):
         return "no tmux host to kill"
-    boxes = [session for session in (*ground.boxes, *ground.terminals) if _state(ground, session) in promises.SURE]
-    _truth(ground, lambda: not any(_state(ground, session) in promises.SURE for session in boxes) or _is_back(ground))
+    boxes = [session for session in (*fleet.boxes, *fleet.terminals) if _state(fleet, session) in promises.SURE]
+    _truth(fleet, lambda: not any(_state(fleet, session) in promises.SURE for session in boxes) or _is_back(fleet))
     return "kill -9 of the tmux host"
 
 
-def _is_back(ground: AgentFleet) -> bool:
-    return lock_holder(ground.paths.tmux_host_lock) is not None
+def _is_back(fleet: AgentFleet) -> bool:
+    return lock_holder(fleet.paths.tmux_host_lock) is not None
 
 
-def kill_tmux(ground: AgentFleet, dice: Random) -> str:
-    boxes = [session for session in (*ground.boxes, *ground.terminals) if _state(ground, session) in promises.SURE]
-    servers = ground.tmux_servers()
+def kill_tmux(fleet: AgentFleet, dice: Random) -> str:
+    boxes = [session for session in (*fleet.boxes, *fleet.terminals) if _state(fleet, session) in promises.SURE]
+    servers = fleet.tmux_servers()
     for pid in servers:
         _kill(pid)
     if not servers:
         return "no tmux server to kill"
     if len(servers) > 1:
-        ground.broken.append(f"{len(servers)} tmux servers ran at once")
-    _truth(ground, lambda: not any(_state(ground, session) in promises.SURE for session in boxes))
+        fleet.broken.append(f"{len(servers)} tmux servers ran at once")
+    _truth(fleet, lambda: not any(_state(fleet, session) in promises.SURE for session in boxes))
     return f"kill -9 of the tmux server; {len(boxes)} were in it"
 
 
-def kill_agent(ground: AgentFleet, dice: Random) -> str:
-    session = dice.choice(sorted(ground.boxes))
-    now = ground.session(session)
+def kill_agent(fleet: AgentFleet, dice: Random) -> str:
+    session = dice.choice(sorted(fleet.boxes))
+    now = fleet.session(session)
     if now is None or now.state not in ALIVE or not _kill(now.pid):
-        return f"{_name(ground, session)!r} does not run"
-    if lock_holder(ground.paths.tmux_host_lock) is not None:
-        _truth(ground, lambda: _state(ground, session) not in promises.SURE)
-    return f"kill -9 of {_name(ground, session)!r}"
+        return f"{_name(fleet, session)!r} does not run"
+    if lock_holder(fleet.paths.tmux_host_lock) is not None:
+        _truth(fleet, lambda: _state(fleet, session) not in promises.SURE)
+    return f"kill -9 of {_name(fleet, session)!r}"
 
 
-def kill_jail(ground: AgentFleet, dice: Random) -> str:
-    if not ground.jails:
+def kill_jail(fleet: AgentFleet, dice: Random) -> str:
+    if not fleet.jails:
         return "no sandbox to kill"
-    session = dice.choice(ground.jails)
-    now = ground.session(session)
+    session = dice.choice(fleet.jails)
+    now = fleet.session(session)
     runtime = now.sandbox_state.runtime if now is not None and now.sandbox_state is not None else None
     _kill(runtime.pid if runtime is not None else None)
-    return f"kill -9 of the sandbox of {_name(ground, session)!r}"
+    return f"kill -9 of the sandbox of {_name(fleet, session)!r}"
 
 
-def _state(ground: AgentFleet, session: SessionId) -> SessionState | None:
-    now = ground.session(session)
+def _state(fleet: AgentFleet, session: SessionId) -> SessionState | None:
+    now = fleet.session(session)
     return None if now is None else now.state
 
 
-def _truth(ground: AgentFleet, is_shown: Callable[[], bool]) -> None:
+def _truth(fleet: AgentFleet, is_shown: Callable[[], bool]) -> None:
     """Wait until a look from outside shows what is so, and note how long that took."""
     began = time.monotonic()
     try:
         until(is_shown, LIMIT_S)
     except TimeoutError:
-        ground.broken.append(f"the truth about a crash was not shown within {LIMIT_S:g} s")
-    ground.late.append(time.monotonic() - began)
+        fleet.broken.append(f"the truth about a crash was not shown within {LIMIT_S:g} s")
+    fleet.late.append(time.monotonic() - began)
 
 
-def sweep_sockets(ground: AgentFleet, dice: Random) -> str:
+def sweep_sockets(fleet: AgentFleet, dice: Random) -> str:
     name = dice.choice(("h.sock", "t.sock"))
-    (ground.paths.runtime / name).unlink(missing_ok=True)
+    (fleet.paths.runtime / name).unlink(missing_ok=True)
     return f"{name} swept away"
 
 
-def damage_index(ground: AgentFleet, dice: Random) -> str:
+def damage_index(fleet: AgentFleet, dice: Random) -> str:
     noise = dice.randbytes(200)
-    with contextlib.suppress(OSError), ground.paths.index.open("r+b") as file:
+    with contextlib.suppress(OSError), fleet.paths.index.open("r+b") as file:
         file.write(noise)
     return "noise over the index"
 
 
-def break_config(ground: AgentFleet, dice: Random) -> str:
+def break_config(fleet: AgentFleet, dice: Random) -> str:
     text = dice.choice(("theme = [", "nonsense = 1\n", "\x00\xff", '[ui]\ntheme = "nord"\n', ""))
-    ground.paths.config_file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    ground.left[str(ground.paths.config_file)] = ground.paths.config_file.read_bytes()
+    fleet.paths.config_file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    fleet.left[str(fleet.paths.config_file)] = fleet.paths.config_file.read_bytes()
     return f"the config is {text!r}"
 
 
-def jump(ground: AgentFleet, dice: Random) -> str:
+def jump(fleet: AgentFleet, dice: Random) -> str:
     seconds = dice.choice(JUMPS_S)
-    ground.clock.write_text(str(seconds))
+    fleet.clock.write_text(str(seconds))
     return f"the clock on the wall is {seconds:+g} s off"
 
 
-def fill_disk(ground: AgentFleet, dice: Random) -> str:
+def fill_disk(fleet: AgentFleet, dice: Random) -> str:
     """The log of one cannot be written; another one takes a prompt meanwhile."""
-    session, other = dice.sample(ground.talkers, 2)
-    ground.prompts += 1
-    text = f"say p{ground.prompts}"
-    log = ground.paths.log(session)
+    session, other = dice.sample(fleet.talkers, 2)
+    fleet.prompts += 1
+    text = f"say p{fleet.prompts}"
+    log = fleet.paths.log(session)
     if not log.is_file():
         return "no log to keep from being written"
     kept, link = log.with_suffix(".kept"), log.with_suffix(".link")
@@ -327,54 +327,54 @@ def fill_disk(ground: AgentFleet, dice: Random) -> str:
     link.symlink_to("nowhere")
     link.replace(log)
     try:
-        now = ground.session(other)
-        can = now is not None and now.state in ALIVE and lock_holder(ground.paths.host_lock(other)) is not None
-        took = ground.do(verb.send(ground.paths, now, text, "idle")) is not None if now is not None and can else True
-        if (full := ground.session(session)) is not None and full.state in ALIVE:
-            ground.do(_prompted(ground, full, "say over a full disk"))
-        ground.broken += promises.control_goes_on(ground.session(session), took)
+        now = fleet.session(other)
+        can = now is not None and now.state in ALIVE and lock_holder(fleet.paths.host_lock(other)) is not None
+        took = fleet.do(verb.send(fleet.paths, now, text, "idle")) is not None if now is not None and can else True
+        if (full := fleet.session(session)) is not None and full.state in ALIVE:
+            fleet.do(_prompted(fleet, full, "say over a full disk"))
+        fleet.broken += promises.control_goes_on(fleet.session(session), took)
     finally:
         kept.replace(log)
-    return f"no room for the facts of {_name(ground, session)!r}"
+    return f"no room for the facts of {_name(fleet, session)!r}"
 
 
-async def _prompted(ground: AgentFleet, session: Session, text: str) -> None:
+async def _prompted(fleet: AgentFleet, session: Session, text: str) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
-            await verb.send(ground.paths, session, text)
+            await verb.send(fleet.paths, session, text)
 
 
-def tear_log(ground: AgentFleet, dice: Random) -> str:
+def tear_log(fleet: AgentFleet, dice: Random) -> str:
     """Half a line of somebody else at the end of a log whose host is gone."""
-    session, noise = dice.choice(ground.talkers), dice.randbytes(40).replace(b"\n", b"")
-    if lock_holder(ground.paths.host_lock(session)) is not None:
+    session, noise = dice.choice(fleet.talkers), dice.randbytes(40).replace(b"\n", b"")
+    if lock_holder(fleet.paths.host_lock(session)) is not None:
         return "no log without a writer"
-    with ground.paths.log(session).open("ab") as file:
+    with fleet.paths.log(session).open("ab") as file:
         file.write(b'{"kind":"message.said","at":1' + noise)
-    return f"half a line in the log of {_name(ground, session)!r}"
+    return f"half a line in the log of {_name(fleet, session)!r}"
 
 
-def kill_runner(ground: AgentFleet, dice: Random) -> str:
-    lock = ground.paths.plan(ground.plan) / "host.lock"
-    return "kill -9 of the plan's runner" if ground.plan and _kill(lock_holder(lock)) else "no runner to kill"
+def kill_runner(fleet: AgentFleet, dice: Random) -> str:
+    lock = fleet.paths.plan(fleet.plan) / "host.lock"
+    return "kill -9 of the plan's runner" if fleet.plan and _kill(lock_holder(lock)) else "no runner to kill"
 
 
-def recover(ground: AgentFleet, dice: Random) -> str:
+def recover(fleet: AgentFleet, dice: Random) -> str:
     """`kasmon recover`, which starts each lost agent that has a conversation once, and the plan's runner."""
-    lost = [each.id for each in ground.fleet().sessions if each.state is SessionState.LOST]
-    ground.wanted.update(lost)
-    done = ground.command("recover")
+    lost = [each.id for each in fleet.fleet().sessions if each.state is SessionState.LOST]
+    fleet.wanted.update(lost)
+    done = fleet.command("recover")
     if "Traceback" in done.stderr:
-        ground.broken.append(f"`kasmon recover` fell: {done.stderr.splitlines()[-1]}")
+        fleet.broken.append(f"`kasmon recover` fell: {done.stderr.splitlines()[-1]}")
     return f"kasmon recover: {len(lost)} were lost"
 
 
-def look(ground: AgentFleet, dice: Random) -> str:
+def look(fleet: AgentFleet, dice: Random) -> str:
     """A verb of somebody at another terminal, cold."""
     verb_ = dice.choice((("ls",), ("inbox",), ("ls", "--json"), ("plan", "show", "chaos")))
-    done = ground.command(*verb_)
+    done = fleet.command(*verb_)
     if "Traceback" in done.stderr:
-        ground.broken.append(f"`kasmon {' '.join(verb_)}` fell: {done.stderr.splitlines()[-1]}")
+        fleet.broken.append(f"`kasmon {' '.join(verb_)}` fell: {done.stderr.splitlines()[-1]}")
     return f"kasmon {' '.join(verb_)}"
 
 

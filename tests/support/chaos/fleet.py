@@ -191,12 +191,12 @@ class AgentFleet:
 
     def running(self) -> dict[Process, str]:
         """The agents that run now, and whose they are."""
-        there: dict[Process, str] = {}
+        processes: dict[Process, str] = {}
         for session in self.fleet().sessions:
             pid = session.pid
             if pid and session.state not in (SessionState.LOST, SessionState.ENDED) and (at := started_at(pid)):
-                there[Process(pid, at)] = session.name
-        return there
+                processes[Process(pid, at)] = session.name
+        return processes
 
     def hosts(self) -> dict[Process, str]:
         """The hosts that run now, the shared one among them."""
@@ -240,20 +240,20 @@ class AgentFleet:
 
     # -- doing
 
-    def do(self, deed: Awaitable[Result]) -> Result | None:
-        """Wait for *deed*; what kasmon refuses or cannot do is its good right, and None."""
+    def do(self, action: Awaitable[Result]) -> Result | None:
+        """Wait for *action*; what kasmon refuses or cannot do is its good right, and None."""
 
         async def awaited() -> Result:
-            return await deed
+            return await action
 
         with contextlib.suppress(KasmonError):
             return asyncio.run(awaited())
         return None
 
-    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """What a command of ours did, as a process of its own."""
         return subprocess.run(
-            [*KASMON, *words],
+            [*KASMON, *arguments],
             env={"PATH": os.environ["PATH"], **self.variables},
             cwd=self.home.path,
             stdin=subprocess.DEVNULL,

@@ -54,17 +54,17 @@ class Kept(NamedTuple):
 
 def agents_outlive_dashboards(before: Mapping[Process, str], alive: Iterable[Process]) -> list[str]:
     """1. Of those that ran before a dashboard was ended, who does not run after."""
-    there = set(alive)
-    return [f"{name} ended with a dashboard" for process, name in before.items() if process not in there]
+    running = set(alive)
+    return [f"{name} ended with a dashboard" for process, name in before.items() if process not in running]
 
 
 def nothing_is_approved_unseen(events: Iterable[Event], given: Iterable[Answered]) -> list[str]:
     """2. Each answer in a log is one that somebody gave."""
     known = Counter(given)
-    said = Counter(
+    answers = Counter(
         Answered(event.request, event.decision.value) for event in events if isinstance(event, RequestAnswered)
     )
-    return [f"{each.request} was answered {each.decision!r} by nobody" for each in (said - known).elements()]
+    return [f"{each.request} was answered {each.decision!r} by nobody" for each in (answers - known).elements()]
 
 
 def nothing_foreign_acts(seen: bytes) -> list[str]:
@@ -130,8 +130,8 @@ def restarts_are_ours(events: Mapping[str, Iterable[Event]], wanted: Mapping[str
 
 def one_answer_each(events: Iterable[Event]) -> list[str]:
     """9. However many answer one request, one is heard."""
-    heard = Counter(event.request for event in events if isinstance(event, RequestAnswered))
-    return [f"{request} was answered {count} times" for request, count in heard.items() if count > 1]
+    answers = Counter(event.request for event in events if isinstance(event, RequestAnswered))
+    return [f"{request} was answered {count} times" for request, count in answers.items() if count > 1]
 
 
 def what_is_said_was_delivered(events: Sequence[Event], got: Sequence[str] | None = None) -> list[str]:

@@ -142,13 +142,13 @@ class Agent:
                 sys.stdout.write('{"type": "assistant", "x": "' + "y" * int(rest) + '"}\n')
                 sys.stdout.flush()
 
-    def write(self, verb: str, words: str) -> None:
+    def write(self, verb: str, text: str) -> None:
         key = {"say": "text", "think": "thinking"}[verb]
-        for word in words.split(" "):
-            delta = {"type": f"{key}_delta", key: word if word == words.split(" ")[0] else f" {word}"}
+        for word in text.split(" "):
+            delta = {"type": f"{key}_delta", key: word if word == text.split(" ")[0] else f" {word}"}
             tell(type="stream_event", event={"type": "content_block_delta", "delta": delta})
-        said = {"model": "claude-sonnet-9", "content": [{"type": key, key: words}]}
-        tell(type="assistant", message=said, parent_tool_use_id=None)
+        message = {"model": "claude-sonnet-9", "content": [{"type": key, key: text}]}
+        tell(type="assistant", message=message, parent_tool_use_id=None)
 
     def use(self, name: str, given: dict[str, Any], output: str, *, asks: bool = False) -> None:
         self.asked += 1

@@ -40,10 +40,10 @@ class Played:
         )
 
     def hear(self, message: dict[str, Any] | UnparsedLine, before: str | None = None) -> "Played":
-        for said in self.translator.translate(message, time.time(), before):
-            self.all.append(said)
-            if not isinstance(said, Chunk):
-                self.session = apply(self.session, said)
+        for event in self.translator.translate(message, time.time(), before):
+            self.all.append(event)
+            if not isinstance(event, Chunk):
+                self.session = apply(self.session, event)
         return self
 
     def play(self, name: str) -> "Played":
@@ -65,7 +65,7 @@ class Played:
 
     @property
     def facts(self) -> list[Event]:
-        return [said for said in self.all if not isinstance(said, Chunk)]
+        return [event for event in self.all if not isinstance(event, Chunk)]
 
     @property
     def kinds(self) -> list[str]:
@@ -77,7 +77,7 @@ class Played:
 
     def written(self, *, thinking: bool = False) -> str:
         """What was shown while it was written."""
-        return "".join(said.text for said in self.all if isinstance(said, Chunk) and said.thinking is thinking)
+        return "".join(event.text for event in self.all if isinstance(event, Chunk) and event.thinking is thinking)
 
 
 def recorded(name: str) -> Iterator[tuple[bool, dict[str, Any]]]:

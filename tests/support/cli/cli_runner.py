@@ -114,8 +114,8 @@ class Cli:
         clear(self.home)
 
 
-def _is_there(awaited: Awaited, said: bytes) -> bool:
-    return awaited.encode() in said if isinstance(awaited, str) else awaited()
+def _is_there(awaited: Awaited, output: bytes) -> bool:
+    return awaited.encode() in output if isinstance(awaited, str) else awaited()
 
 
 def _at_a_terminal() -> None:
@@ -159,7 +159,7 @@ def on_terminal(
             preexec_fn=_at_a_terminal,
         )
     os.close(inner)
-    said, over, deadline = b"", False, time.monotonic() + LIMIT_S
+    output, over, deadline = b"", False, time.monotonic() + LIMIT_S
     try:
         while time.monotonic() < deadline:
             if select.select([outer], [], [], 0.05)[0]:
@@ -168,10 +168,10 @@ def on_terminal(
                 except OSError:  # the last of them has closed its end
                     over = True
                     break
-                said += piece
-            if waiting and _is_there(waiting[0][0], said):
+                output += piece
+            if waiting and _is_there(waiting[0][0], output):
                 os.write(outer, waiting.pop(0)[1].encode())
-        text = said.decode("utf-8", "surrogateescape")
+        text = output.decode("utf-8", "surrogateescape")
         assert not waiting, f"{argv} never came to {waiting[0][0]}: {text[-3000:]!a}"
         assert over, f"{argv} did not end: {text[-3000:]!a}"
         return child.wait(LIMIT_S), text

@@ -151,8 +151,8 @@ class ForkServer:
                 argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
             )
             assert self._process.stdout is not None
-            with self._process.stdout as said:
-                assert said.readline(), "the fork server did not start"
+            with self._process.stdout as output:
+                assert output.readline(), "the fork server did not start"
         return self._folder
 
 

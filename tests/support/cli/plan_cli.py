@@ -36,12 +36,12 @@ AGENTS = 'default_agent = "scripted"\n[agents.codex]\nprogram = "scripted"\n'
 class PlanCli:
     """Runs commands; holds the locks of its plans' runners, so that none is started."""
 
-    def __init__(self, folder: Path, heard: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self.paths: Paths = user_paths()
         self.paths.config.mkdir(exist_ok=True, mode=0o700)
         write_private(self.paths.config / "config.toml", AGENTS.encode())
-        self._heard = heard
+        self._heard = capture
         self._locks: list[HostLock] = []
 
     def __call__(self, *arguments: str) -> Done:

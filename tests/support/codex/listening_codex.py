@@ -65,15 +65,15 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         CLIENTS.remove(writer)
 
 
-def repeat(words: str) -> None:
-    turn = {"id": f"t-{words}"}
-    prompt = {"type": "userMessage", "id": "u", "content": [{"type": "text", "text": words}]}
+def repeat(text: str) -> None:
+    turn = {"id": f"t-{text}"}
+    prompt = {"type": "userMessage", "id": "u", "content": [{"type": "text", "text": text}]}
     notify("turn/started", turn=turn)
     for method in ("item/started", "item/completed"):
         notify(method, item=prompt)
-    if words == HANGS:
+    if text == HANGS:
         return
-    notify("item/completed", item={"type": "agentMessage", "id": "m", "text": words})
+    notify("item/completed", item={"type": "agentMessage", "id": "m", "text": text})
     notify("turn/completed", turn={**turn, "status": "completed"})
 
 

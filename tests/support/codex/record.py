@@ -88,8 +88,8 @@ class Line:
         self.thread = (await self.call(method, **settings))["thread"]["id"]
 
     async def prompt(self, text: str, **more: Any) -> str:
-        said = [{"type": "text", "text": text, "text_elements": []}]
-        answer = await self.call("turn/start", threadId=self.thread, input=said, **more)
+        prompt_input = [{"type": "text", "text": text, "text_elements": []}]
+        answer = await self.call("turn/start", threadId=self.thread, input=prompt_input, **more)
         return str(answer["turn"]["id"])
 
     async def answer(self, result: Message) -> None:
@@ -105,8 +105,10 @@ class Line:
             await self._moved.wait()
 
     def _is(self, kept: Message, method: str) -> bool:
-        said = kept.get("codex", {})
-        is_main: bool = said.get("method") == method and said["params"].get("threadId", self.thread) == self.thread
+        message = kept.get("codex", {})
+        is_main: bool = (
+            message.get("method") == method and message["params"].get("threadId", self.thread) == self.thread
+        )
         return is_main
 
     async def close(self) -> None:
@@ -158,8 +160,8 @@ async def steered(line: Line) -> None:
     await line.open()
     turn = await line.prompt("go %% slow 20 w")
     await line.heard("item/agentMessage/delta")
-    said = [{"type": "text", "text": "no, this %% say this", "text_elements": []}]
-    await line.call("turn/steer", threadId=line.thread, expectedTurnId=turn, input=said)
+    prompt_input = [{"type": "text", "text": "no, this %% say this", "text_elements": []}]
+    await line.call("turn/steer", threadId=line.thread, expectedTurnId=turn, input=prompt_input)
     await line.heard("turn/completed")
 
 

@@ -41,19 +41,19 @@ class Replay:
         opening = 0
         for line in (RECORDED / f"{name}.jsonl").read_bytes().splitlines():
             kept = msgspec.json.decode(line)
-            said, heard = kept.get("kasmon"), kept.get("codex")
-            if said and said.get("method") in ("thread/start", "thread/resume"):
-                opening = said["id"]
-            if heard and "method" not in heard and heard["id"] == opening:
-                replay.begin(heard["result"])
-            elif heard and "method" in heard:
-                replay.hear(heard["method"], heard["params"], heard.get("id"))
-            elif said and said.get("method") == "turn/start":
-                replay.talk.given.expect(Prompt(text=said["params"]["input"][0]["text"]))
-            elif said and said.get("method") == "turn/steer":
-                replay.talk.given.expect_in_turn(Prompt(text=said["params"]["input"][0]["text"]))
-            elif said and "result" in said:
-                replay.answer(said["id"], said["result"])
+            sent, received = kept.get("kasmon"), kept.get("codex")
+            if sent and sent.get("method") in ("thread/start", "thread/resume"):
+                opening = sent["id"]
+            if received and "method" not in received and received["id"] == opening:
+                replay.begin(received["result"])
+            elif received and "method" in received:
+                replay.hear(received["method"], received["params"], received.get("id"))
+            elif sent and sent.get("method") == "turn/start":
+                replay.talk.given.expect(Prompt(text=sent["params"]["input"][0]["text"]))
+            elif sent and sent.get("method") == "turn/steer":
+                replay.talk.given.expect_in_turn(Prompt(text=sent["params"]["input"][0]["text"]))
+            elif sent and "result" in sent:
+                replay.answer(sent["id"], sent["result"])
         return replay
 
     def begin(self, opened: dict[str, Any]) -> None:
@@ -62,11 +62,11 @@ class Replay:
     def hear(self, method: str, params: dict[str, Any], call: int | None = None) -> list[AgentOutput]:
         self.now += 1.0
         if call is None:
-            said = self.talk.handle_notification(method, params, self.now)
+            events = self.talk.handle_notification(method, params, self.now)
         else:
-            said = self.talk.open_call(call, method, params, self.now) or []
-        self.said += said
-        return said
+            events = self.talk.open_call(call, method, params, self.now) or []
+        self.said += events
+        return events
 
     def answer(self, call: int, result: dict[str, Any]) -> None:
         """Decide on what waits as *result* does, and see what codex is told then."""
@@ -84,11 +84,11 @@ class Replay:
                     self.talk.allowed[outcome.call] = outcome.item
 
     def of_kind(self, kind: type[Kind]) -> list[Kind]:
-        return [said for said in self.said if isinstance(said, kind)]
+        return [events for events in self.said if isinstance(events, kind)]
 
     @property
     def kinds(self) -> list[str]:
-        return [type(said).__name__ for said in self.said]
+        return [type(events).__name__ for events in self.said]
 
 
 def _labels(result: dict[str, Any], waiting: list[Request]) -> list[Labels]:
@@ -96,6 +96,6 @@ def _labels(result: dict[str, Any], waiting: list[Request]) -> list[Labels]:
     if answers := result.get("answers"):
         return [tuple(answer["answers"]) for answer in answers.values()]
     if content := result.get("content"):
-        words = {True: "yes", False: "no"}
-        return [(str(words.get(value, value) if isinstance(value, bool) else value),) for value in content.values()]
+        labels = {True: "yes", False: "no"}
+        return [(str(labels.get(value, value) if isinstance(value, bool) else value),) for value in content.values()]
     return [() for _ in waiting]

@@ -46,9 +46,11 @@ def live(folder: Path = FOUND) -> list[Judged]:
     """What the last runs of the real agents left in *folder*; nothing where there was none."""
     found: list[Judged] = []
     for path in sorted(folder.glob("*.json")):
-        told: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        name = f"{told['agent']} {told['version']}"
-        found += [Judged(name, f"{name}: {case['case']}", case["expected"], case["judged"]) for case in told["cases"]]
+        verdicts: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        name = f"{verdicts['agent']} {verdicts['version']}"
+        found += [
+            Judged(name, f"{name}: {case['case']}", case["expected"], case["judged"]) for case in verdicts["cases"]
+        ]
     return found
 
 
@@ -85,12 +87,12 @@ def _row(name: str, some: Sequence[Judged]) -> str:
     return f"| {name} | {len(some)} | {len(some) - unsure - wrong} | {unsure} | {wrong} |"
 
 
-def main(words: Sequence[str]) -> int:
-    """Print the matrices that *words* name, by default the golden one; 1 where anything is wrong and sure."""
+def main(arguments: Sequence[str]) -> int:
+    """Print the matrices that *arguments* name, by default the golden one; 1 where anything is wrong and sure."""
     wrong: list[str] = []
-    for word in words or ("golden",):
-        found = live() if word == "live" else golden(cases())
-        print(f"### {TITLES[word]}\n\n{table(found)}\n")
+    for argument in arguments or ("golden",):
+        found = live() if argument == "live" else golden(cases())
+        print(f"### {TITLES[argument]}\n\n{table(found)}\n")
         wrong += confused(found)
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return bool(wrong)

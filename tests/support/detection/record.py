@@ -28,13 +28,15 @@ ALWAYS: Final = {"scripted": "any", "shell": "any"}
 """Those that are on every machine: their version is of no account."""
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     before = {case.id: describe(case) for case in cases()}
     newest = {(case.agent, case.name): before[case.id] for case in cases()}  # of a new version there is no other
     missed: list[str] = []
-    named = [word for word in words if not word.startswith("--")] or (SCENES if "--more" in words else AGENTS)
-    for word in [] if "--learn" in words else named:
-        agent, _, scene = word.partition("/")
+    named = [argument for argument in arguments if not argument.startswith("--")] or (
+        SCENES if "--more" in arguments else AGENTS
+    )
+    for argument in [] if "--learn" in arguments else named:
+        agent, _, scene = argument.partition("/")
         take = find_recorder(agent, scene)
         with studio(agent, ALWAYS.get(agent) or pinned_version(agent)) as room:
             try:
@@ -46,7 +48,7 @@ def main(words: Sequence[str]) -> None:
     for case in cases():
         now = describe(case)
         was = before.get(case.id) or newest.get((case.agent, case.name), now)
-        if "--diff" in words and now != was:
+        if "--diff" in arguments and now != was:
             print(f"{case.id}: was {was}, is {now}")
         _learn(case)
     if missed:

@@ -131,8 +131,8 @@ class Terminal:
     def shot(self) -> Shot:
         """The screen as it stands there now."""
         text = self._tmux("capture-pane", "-e", "-p", "-t", "0")
-        said = self._tmux("display-message", "-p", "-t", "0", FACTS).removesuffix("\n").split(" ", 6)
-        columns, rows, x, y, visible, alternate = (int(number) for number in said[:6])
+        fields = self._tmux("display-message", "-p", "-t", "0", FACTS).removesuffix("\n").split(" ", 6)
+        columns, rows, x, y, visible, alternate = (int(number) for number in fields[:6])
         facts = {
             "columns": columns,
             "rows": rows,
@@ -140,7 +140,7 @@ class Terminal:
             "cursor_visible": bool(visible),
             "alternate": bool(alternate),
         }
-        return Shot(text, said[6], facts)
+        return Shot(text, fields[6], facts)
 
     def shot_with(self, holds: str, lacks: str = "", limit_s: float = 30.0) -> Shot:
         """The first screen that holds the pattern *holds*, and not *lacks* where that is given."""

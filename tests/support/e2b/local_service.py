@@ -25,7 +25,7 @@ class Served:
         """What it was asked, oldest first: of one kind, or of all as pairs."""
         with urllib.request.urlopen(f"{self.url}/log") as answer:
             log = json.load(answer)
-        return [told for kind, told in log if kind == what] if what else log
+        return [request for kind, request in log if kind == what] if what else log
 
     def end(self) -> None:
         self._process.kill()

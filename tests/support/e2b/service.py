@@ -120,8 +120,8 @@ class Box:
         link.connect(os.fspath(self.folder / "run" / "init.sock"))
         asked = json.dumps({"argv": argv, "environment": environment}).encode()
         socket.send_fds(link, [asked], handles)
-        told, open_ = await asyncio.open_unix_connection(sock=link)
-        return Command(int(await told.readline()), told, open_)
+        reader, open_ = await asyncio.open_unix_connection(sock=link)
+        return Command(int(await reader.readline()), reader, open_)
 
     def signal(self, number: signal.Signals) -> None:
         """To all that runs in it, and to its first process last."""

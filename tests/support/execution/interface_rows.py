@@ -159,9 +159,9 @@ async def agent_type_and_title_become_the_tmux_windows_name(it: ActorSession) ->
     tmux = argv[: argv.index("attach-session")]
     wanted = [*tmux, "display-message", "-p", "-t", f"={it.one.sanitized_name}:", "#{window_name}"]
     process = await asyncio.create_subprocess_exec(*wanted, stdout=asyncio.subprocess.PIPE)
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
 
-    assert ": ".join(filter(None, (it.actor.label, TITLE))) == said.decode().strip()
+    assert ": ".join(filter(None, (it.actor.label, TITLE))) == output.decode().strip()
 
 
 @row()

@@ -174,8 +174,10 @@ class Env:
                 end(pid)
 
 
-async def do(link: HostLink, wish: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME) -> CommandResult:
-    answer = await link.ask(ExecuteCommand(n=0, session=session, command=wish), limit_s=40)
+async def do(
+    link: HostLink, command: AgentCommand | Requeue | SandboxCommand, session: SessionId = ME
+) -> CommandResult:
+    answer = await link.ask(ExecuteCommand(n=0, session=session, command=command), limit_s=40)
     assert isinstance(answer, CommandResult)
     return answer
 

@@ -103,8 +103,8 @@ class Sshd:
         """The processes on that side of each connection that shows a session."""
         shows = []
         for process in psutil.process_iter(["cmdline", "environ"]):
-            words = process.info["cmdline"] or []
-            if "attach-session" in words and str(self.home) in (process.info["environ"] or {}).get("HOME", ""):
+            arguments = process.info["cmdline"] or []
+            if "attach-session" in arguments and str(self.home) in (process.info["environ"] or {}).get("HOME", ""):
                 shows.append(process)
         return shows
 

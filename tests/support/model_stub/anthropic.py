@@ -51,7 +51,7 @@ def read(body: dict[str, Any]) -> Asked:
         model=body.get("model", ""),
         streams=bool(body.get("stream")),
         tools={tool.get("name", ""): Tool() for tool in body.get("tools") or ()},
-        talk=tuple(said for message in body.get("messages") or () for said in _said(message)),
+        talk=tuple(part for message in body.get("messages") or () for part in _said(message)),
         schema=None if wanted is None else wanted.get("schema", {}),
         plan_file=_plan_file(body),
     )

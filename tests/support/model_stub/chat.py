@@ -34,7 +34,7 @@ def read(body: dict[str, Any]) -> Asked:
     wanted = body.get("response_format") or {}
     tools = [tool["function"] for tool in body.get("tools") or () if "function" in tool]
     messages: list[dict[str, Any]] = body.get("messages") or []
-    talk = tuple(said for message in messages for said in _said(message))
+    talk = tuple(part for message in messages for part in _said(message))
     return Asked(
         api=API,
         model=body.get("model", ""),

@@ -54,8 +54,8 @@ class Client:
     def but(self, **changed: Any) -> Self:
         return replace(self, **changed)
 
-    def adds(self, *said: Json) -> Self:
-        return replace(self, talk=(*self.talk, *said))
+    def adds(self, *messages: Json) -> Self:
+        return replace(self, talk=(*self.talk, *messages))
 
     async def ask(self) -> Answer:
         """The answer.
@@ -176,15 +176,15 @@ class Opencode(Client):
         return [choice["delta"] if "delta" in choice else choice["message"] for choice in choices]
 
     def text(self, answer: Answer) -> str:
-        return "".join(said.get("content") or "" for said in self._said(answer))
+        return "".join(part.get("content") or "" for part in self._said(answer))
 
     def thought(self, answer: Answer) -> str:
-        return "".join(said.get("reasoning_content") or "" for said in self._said(answer))
+        return "".join(part.get("reasoning_content") or "" for part in self._said(answer))
 
     def calls(self, answer: Answer) -> list[tuple[str, Any]]:
         made: dict[int, list[str]] = {}
-        for said in self._said(answer):
-            for at, call in enumerate(said.get("tool_calls", ())):
+        for part in self._said(answer):
+            for at, call in enumerate(part.get("tool_calls", ())):
                 name_and_arguments = made.setdefault(call.get("index", at), ["", ""])
                 name_and_arguments[0] += call["function"].get("name", "")
                 name_and_arguments[1] += call["function"]["arguments"]

@@ -47,7 +47,7 @@ def read(body: dict[str, Any], model: str, *, streams: bool) -> Asked:
         model=model,
         streams=streams,
         tools={function["name"]: Tool() for function in declared},
-        talk=tuple(said for turn in body.get("contents") or () for said in _said(turn)),
+        talk=tuple(part for turn in body.get("contents") or () for part in _said(turn)),
         schema=_schema(body.get("generationConfig") or {}),
     )
 
@@ -59,15 +59,15 @@ def _schema(wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 def _said(turn: dict[str, Any]) -> list[Message]:
     speaker = By.USER if turn.get("role", "user") == "user" else By.MODEL
-    said = []
+    parts = []
     for part in turn.get("parts") or ():
         if "functionCall" in part:
-            said.append(Message(By.CALL, part["functionCall"]["name"]))
+            parts.append(Message(By.CALL, part["functionCall"]["name"]))
         elif "functionResponse" in part:
-            said.append(Message(By.RESULT, json.dumps(part["functionResponse"].get("response"))))
+            parts.append(Message(By.RESULT, json.dumps(part["functionResponse"].get("response"))))
         elif part.get("text"):
-            said.append(Message(speaker, part["text"]))
-    return said
+            parts.append(Message(speaker, part["text"]))
+    return parts
 
 
 async def stream(asked: Asked, pieces: Sequence[Piece], gap_s: float) -> AsyncIterator[bytes]:

@@ -88,9 +88,9 @@ async def words(text: Text, gap_s: float) -> AsyncIterator[str]:
         await asyncio.sleep(gap_s if text.gap_s is None else text.gap_s)
 
 
-def text(said: str, *, is_thinking: bool = False) -> Text:
-    """*said*, in words that keep the space between them."""
-    return Text(tuple(re.findall(r"\s*\S+\s*", said)) or ("",), is_thinking)
+def text(plain: str, *, is_thinking: bool = False) -> Text:
+    """*plain*, in words that keep the space between them."""
+    return Text(tuple(re.findall(r"\s*\S+\s*", plain)) or ("",), is_thinking)
 
 
 def new_id(prefix: str) -> str:

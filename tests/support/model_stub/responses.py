@@ -44,7 +44,7 @@ def read(body: dict[str, Any]) -> Asked:
         model=body.get("model", ""),
         streams=bool(body.get("stream")),
         tools=dict(_tools(body, items)),
-        talk=tuple(said for item in items for said in _said(item)),
+        talk=tuple(part for item in items for part in _said(item)),
         schema=wanted.get("schema", {}) if wanted.get("type") == "json_schema" else None,
     )
 

@@ -98,13 +98,13 @@ def turns(script: str) -> list[Turn]:
     """
     done: list[list[Step]] = [[]]
     for part in re.split(rf"\s*{MARK}\s*", script)[1:]:
-        word, argument = (*part.strip().split(maxsplit=1), "", "")[:2]
-        verb = word.removeprefix("+")
+        verb_name, argument = (*part.strip().split(maxsplit=1), "", "")[:2]
+        verb = verb_name.removeprefix("+")
         if verb == "end":
             break
         if verb not in VERBS:
-            raise ScriptError(f"{word!r} is no verb of the model stub (in {script!r})")
-        if word != verb and len(done) > 1:
+            raise ScriptError(f"{verb_name!r} is no verb of the model stub (in {script!r})")
+        if verb_name != verb and len(done) > 1:
             done[-2].append(Step(verb, argument))
             continue
         done[-1].append(Step(verb, argument))

@@ -179,18 +179,18 @@ WRITERS: Final = frozenset(
 @cache
 def functions(tree: ast.Module) -> dict[ast.AST, str]:
     """The name of the innermost function that each call stands in, and each function's arguments."""
-    inside: dict[ast.AST, str] = {}
+    enclosing: dict[ast.AST, str] = {}
 
     def go(node: ast.AST, name: str) -> None:
         if isinstance(node, ast.Call | ast.arguments):
-            inside[node] = name
+            enclosing[node] = name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name
         for child in ast.iter_child_nodes(node):
             go(child, name)
 
     go(tree, "")
-    return inside
+    return enclosing
 
 
 @cache
@@ -204,7 +204,7 @@ def calls(tree: ast.Module) -> tuple[tuple[ast.Call, str], ...]:
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next((word.value for word in call.keywords if word.arg == name), None)
+    return next((keyword_node.value for keyword_node in call.keywords if keyword_node.arg == name), None)
 
 
 def is_ours(text: ast.expr | None) -> bool:
@@ -261,11 +261,17 @@ def no_foreign_markup(tree: ast.Module, path: str) -> Iterator[Finding]:
         value = keyword(call, "markup")
         if isinstance(value, ast.Constant) and value.value is True:
             yield Finding(call.lineno, "markup=True")
-        for word in call.keywords:
-            known = isinstance(word.value, ast.Name) and word.value.id in safe
-            of_cli = word.arg == "help" and path.startswith("kasmon/cli/")  # cyclopts, whose help is plain text
-            if word.arg in MARKUP_WORDS and not of_cli and call not in plain and not known and not is_ours(word.value):
-                yield Finding(call.lineno, f"{word.arg}= reads markup: give it Content(...)")
+        for keyword_node in call.keywords:
+            known = isinstance(keyword_node.value, ast.Name) and keyword_node.value.id in safe
+            of_cli = keyword_node.arg == "help" and path.startswith("kasmon/cli/")  # cyclopts, whose help is plain text
+            if (
+                keyword_node.arg in MARKUP_WORDS
+                and not of_cli
+                and call not in plain
+                and not known
+                and not is_ours(keyword_node.value)
+            ):
+                yield Finding(call.lineno, f"{keyword_node.arg}= reads markup: give it Content(...)")
     for node in nodes(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -298,12 +304,12 @@ def no_tmux_elsewhere(tree: ast.Module, path: str) -> Iterator[Finding]:
         parts = getattr(node, "elts", [])
         if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith(("Error", "_await_answer")):  # for people
             parts = node.args
-        words = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-        told = {word for word in words if word.partition(" ")[0] in TMUX_COMMANDS} - allowed
-        if words[:1] == ["tmux"] and any(word.startswith("-") for word in words[1:]):
-            told.add("tmux")
-        if told and isinstance(node, ast.expr):
-            yield Finding(node.lineno, f"a tmux command: {', '.join(sorted(told))}")
+        literals = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        commands = {word for word in literals if word.partition(" ")[0] in TMUX_COMMANDS} - allowed
+        if literals[:1] == ["tmux"] and any(word.startswith("-") for word in literals[1:]):
+            commands.add("tmux")
+        if commands and isinstance(node, ast.expr):
+            yield Finding(node.lineno, f"a tmux command: {', '.join(sorted(commands))}")
 
 
 def no_browser(tree: ast.Module, path: str) -> Iterator[Finding]:
@@ -318,9 +324,9 @@ def no_browser(tree: ast.Module, path: str) -> Iterator[Finding]:
 
 def one_database(tree: ast.Module, path: str) -> Iterator[Finding]:
     """Every connection to SQLite is made, and made safe, in one function."""
-    inside = functions(tree)
+    enclosing = functions(tree)
     for call, _ in calls(tree):
-        if ast.unparse(call.func) == "sqlite3.connect" and (path, inside[call]) != (
+        if ast.unparse(call.func) == "sqlite3.connect" and (path, enclosing[call]) != (
             "kasmon/store/fleet_cache.py",
             "connect",
         ):
@@ -329,9 +335,9 @@ def one_database(tree: ast.Module, path: str) -> Iterator[Finding]:
 
 def no_careless_writing(tree: ast.Module, path: str) -> Iterator[Finding]:
     """What is kept is written whole and for nobody else: by `paths.write_private`, or where `WRITERS` says why not."""
-    inside = functions(tree)
+    enclosing = functions(tree)
     for call, name in calls(tree):
-        if writes(call, name) and (path, inside[call]) not in WRITERS:
+        if writes(call, name) and (path, enclosing[call]) not in WRITERS:
             yield Finding(
                 call.lineno, f"{ast.unparse(call.func)}(...) writes a file: paths.write_private does it safely"
             )
@@ -363,14 +369,14 @@ def no_killing_by_name(tree: ast.Module, path: str) -> Iterator[Finding]:
 
 def no_open_permission(tree: ast.Module, path: str) -> Iterator[Finding]:
     """Nothing that kasmon makes is open to others."""
-    inside = functions(tree)
+    enclosing = functions(tree)
     for call, name in calls(tree):
-        if name in ("mkdir", "makedirs") and path != "kasmon/paths.py" and (path, inside[call]) not in WRITERS:
+        if name in ("mkdir", "makedirs") and path != "kasmon/paths.py" and (path, enclosing[call]) not in WRITERS:
             mode = keyword(call, "mode")
             if not (isinstance(mode, ast.Constant) and mode.value == 0o700):
                 yield Finding(call.lineno, f"{name}(...) without mode=0o700")
         private = call.args and isinstance(call.args[-1], ast.Constant) and call.args[-1].value in (0o600, 0o700)
-        if name in ("chmod", "fchmod") and not private and (path, inside[call]) not in WRITERS:
+        if name in ("chmod", "fchmod") and not private and (path, enclosing[call]) not in WRITERS:
             yield Finding(call.lineno, f"{name}(...)")
 
 

@@ -87,11 +87,11 @@ class Answer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._say(hashlib.sha256(self.rfile.read(int(self.headers["Content-Length"]))).hexdigest().encode())
 
-    def _say(self, said: bytes) -> None:
+    def _say(self, reply: bytes) -> None:
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(reply)
 
     def log_message(self, *arguments: object) -> None:
         """Say nothing."""
@@ -103,8 +103,8 @@ class Home:
         self.runtime = tier.create(policy)
 
     def run(self, code: str, interpreter: Interpreter = "python") -> str:
-        with contextlib.closing(GuestChannel(self.runtime.socket)) as inside:
-            ran = inside.run(interpreter, code, timeout_s=60)
+        with contextlib.closing(GuestChannel(self.runtime.socket)) as channel:
+            ran = channel.run(interpreter, code, timeout_s=60)
         assert not ran.stderr, ran.stderr
         return ran.stdout
 
@@ -113,14 +113,14 @@ class Home:
         slept = self.tier.pause(self.policy, self.runtime, to_disk=True)
         self.runtime = self.tier.resume(self.policy, self.runtime, slept)
 
-    def asked(self, port: int, word: bytes) -> bytes:
-        """What *port* inside says to *word*, by a port of this machine."""
+    def asked(self, port: int, data: bytes) -> bytes:
+        """What *port* inside says to *data*, by a port of this machine."""
         assert isinstance(self.tier, PortTier)
-        with contextlib.closing(self.tier.ports(self.policy, self.runtime)) as way:
-            forward = PortForward(lambda: way.connect(port))
+        with contextlib.closing(self.tier.ports(self.policy, self.runtime)) as ports:
+            forward = PortForward(lambda: ports.connect(port))
             threading.Thread(target=forward.serve, daemon=True).start()
             with contextlib.closing(forward), socket.create_connection(("127.0.0.1", forward.port), timeout=20) as link:
-                link.sendall(word)
+                link.sendall(data)
                 return link.makefile("rb").read()
 
 

@@ -190,6 +190,6 @@ def tried(
 ) -> None:
     """Kill *victim* at each of *steps*; what was held may be lost at those that are *lossy*; None: at all of them."""
     for step in steps:
-        told = sandbox.before(act)
+        steps_before = sandbox.before(act)
         assert killed(sandbox, act, step, victim), f"{act} has no step {step}"
-        judged(sandbox, told, may_be_lost=lossy is None or step in lossy)
+        judged(sandbox, steps_before, may_be_lost=lossy is None or step in lossy)

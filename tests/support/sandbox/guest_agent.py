@@ -49,20 +49,20 @@ class Agent:
     def start(self) -> None:
         """Start it; another one on the same path where there was one before."""
         Path(self.path).unlink(missing_ok=True)
-        heard, told = os.pipe()
+        reader, writer = os.pipe()
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(self.path)
             listening.listen(64)
-            files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(told)}
+            files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(writer)}
             self.process = subprocess.Popen(
                 [PYTHON, "-I", "-S", str(INSIDE / "main.py")],
                 cwd=self.workspace,
                 env=self._environ | files,
-                pass_fds=(listening.fileno(), told),
+                pass_fds=(listening.fileno(), writer),
                 stdin=subprocess.DEVNULL,
             )
-        os.close(told)
-        with os.fdopen(heard, "rb") as ready:
+        os.close(writer)
+        with os.fdopen(reader, "rb") as ready:
             assert ready.read() == b"R"
 
     def channel(self, name: str = "") -> GuestChannel:

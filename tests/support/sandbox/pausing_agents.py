@@ -36,8 +36,8 @@ def lodged(fork_server: ForkServer, tier: Tier, variables: Mapping[str, str] = {
         for name in ("image", "machines"):
             (line.paths.state / name).symlink_to(CACHE / name)
     service.add_access(variables)
-    ground = load_agent_tier(line.paths, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).host_folders
-    ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
+    host_folders = load_agent_tier(line.paths, SandboxPolicy(session=SessionId("nobody00"), tier=tier)).host_folders
+    host_folders.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     try:
         yield line
     finally:
@@ -46,7 +46,7 @@ def lodged(fork_server: ForkServer, tier: Tier, variables: Mapping[str, str] = {
             lodger, policy = tier_of(line, SessionId(folder.name))
             lodger.destroy(policy, None)
         line.close()
-        remove_tree(ground.base)
+        remove_tree(host_folders.base)
 
 
 def begun(kasmon: Cli, tier: Tier, workdir: Path, *more: str, agent: str = "scripted") -> SessionId:

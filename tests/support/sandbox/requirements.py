@@ -30,20 +30,20 @@ def need_jail() -> None:
 
 def closed(line: Cli) -> None:
     """Close *line*; fail the test if a jail of its kasmon outlived it."""
-    ground = Jail(line.paths).host_folders
-    ground.base  # noqa: B018 (it is remembered, as it is while the folders stand)
+    host_folders = Jail(line.paths).host_folders
+    host_folders.base  # noqa: B018 (it is remembered, as it is while the folders stand)
     line.close()
-    nothing_is_left(line.paths, ground)
+    nothing_is_left(line.paths, host_folders)
 
 
-def nothing_is_left(where: Paths, ground: HostFolders | None = None) -> None:
+def nothing_is_left(where: Paths, host_folders: HostFolders | None = None) -> None:
     """End and remove what is left of the jails of *where*; fail the test if a process of one was left."""
-    ground = ground or Jail(where).host_folders
-    left = [lock.parent for lock in sorted(ground.base.glob("*/lock"))]
+    host_folders = host_folders or Jail(where).host_folders
+    left = [lock.parent for lock in sorted(host_folders.base.glob("*/lock"))]
     alive = [f"{folder.name} (process {pid})" for folder in left if (pid := holder(folder / "lock"))]
     for folder in left:
         Jail(where).forget(SandboxPolicy(session=SessionId(folder.name)))
-    remove_tree(ground.base)
+    remove_tree(host_folders.base)
     assert not alive, f"jails outlived their test: {', '.join(alive)}"
 
 
@@ -52,8 +52,8 @@ def _why_no_jail() -> str:
     """Why no jail can be made here, once tried; empty where one was."""
     root = Path(tempfile.mkdtemp(prefix="ks-", dir="/tmp"))
     try:
-        here = Paths(state=root / "s", config=root / "c", given_runtime=root / "r")
-        probe = Jail(here).probe()
+        paths = Paths(state=root / "s", config=root / "c", given_runtime=root / "r")
+        probe = Jail(paths).probe()
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return "" if probe.ok else f"no jail is available here: {probe.why}. {probe.hint}".strip()

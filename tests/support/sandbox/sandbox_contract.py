@@ -42,8 +42,8 @@ class SandboxContract:
             tier.forget(policy)
 
     def ran(self, runtime: SandboxRuntime, interpreter: str, code: str) -> RunResult:
-        with contextlib.closing(GuestChannel(runtime.socket)) as inside:
-            return inside.run(interpreter, code, timeout_s=20)  # type: ignore[arg-type]
+        with contextlib.closing(GuestChannel(runtime.socket)) as channel:
+            return channel.run(interpreter, code, timeout_s=20)  # type: ignore[arg-type]
 
     def test_the_state_of_an_interpreter_is_available_to_the_next_caller(self, make: Callable[[str], Made]) -> None:
         _, runtime = make(self.names[0])

@@ -90,8 +90,8 @@ def seen(kasmon: Cli, session: SessionId, count: int = 1) -> ConfinementSeen:
 
 def shows(kasmon: Cli, session: SessionId, text: str) -> str:
     def there() -> str:
-        said = kasmon("read", session).out
-        return said if text in said else ""
+        output = kasmon("read", session).out
+        return output if text in output else ""
 
     try:
         return until(there, LIMIT_S)

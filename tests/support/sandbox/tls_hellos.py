@@ -18,8 +18,18 @@ def hello(name: str | None) -> bytes:
 
 def made(*extensions: tuple[int, bytes]) -> bytes:
     """A hello with just these extensions."""
-    said = b"".join(kind.to_bytes(2, "big") + len(body).to_bytes(2, "big") + body for kind, body in extensions)
-    body = b"\x03\x03" + bytes(32) + b"\0" + b"\0\x02\x13\x01" + b"\x01\0" + len(said).to_bytes(2, "big") + said
+    extensions_bytes = b"".join(
+        kind.to_bytes(2, "big") + len(body).to_bytes(2, "big") + body for kind, body in extensions
+    )
+    body = (
+        b"\x03\x03"
+        + bytes(32)
+        + b"\0"
+        + b"\0\x02\x13\x01"
+        + b"\x01\0"
+        + len(extensions_bytes).to_bytes(2, "big")
+        + extensions_bytes
+    )
     return record(b"\x01" + len(body).to_bytes(3, "big") + body)
 
 

@@ -51,27 +51,27 @@ class UnconfinedTier:
 
     def create(self, policy: SandboxPolicy, /) -> SandboxRuntime:
         self._may()
-        ground = self.root / policy.session
-        (ground / "home").mkdir(parents=True, exist_ok=True)
-        path = ground / "s"
+        folder = self.root / policy.session
+        (folder / "home").mkdir(parents=True, exist_ok=True)
+        path = folder / "s"
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(str(path))
         listening.listen(64)
-        told, ready = os.pipe()
+        reader, writer = os.pipe()
         environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(ground / "home"),
+            "HOME": str(folder / "home"),
             "LANG": "C.UTF-8",
-            "TMPDIR": str(ground),
+            "TMPDIR": str(folder),
             "KASMON_LISTEN_FD": str(listening.fileno()),
-            "KASMON_READY_FD": str(ready),
+            "KASMON_READY_FD": str(writer),
         }
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", str(AGENT)],
             cwd=self.workspace(policy),
             env=environment,
-            pass_fds=(listening.fileno(), ready),
+            pass_fds=(listening.fileno(), writer),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=None if os.environ.get("KASMON_DEV") else subprocess.DEVNULL,
@@ -79,8 +79,8 @@ class UnconfinedTier:
         )
         self.made.append(child)
         listening.close()
-        os.close(ready)
-        with os.fdopen(told, "rb") as pipe:
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
             if pipe.read(1) != b"R":
                 raise SandboxError("cannot create a sandbox", "the agent inside ended at once")
         return SandboxRuntime(
@@ -88,7 +88,7 @@ class UnconfinedTier:
             started=started_at(child.pid) or 0.0,
             boot=boot(),
             socket=str(path),
-            session_folder=str(ground),
+            session_folder=str(folder),
         )
 
     def find(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> bool:
@@ -121,16 +121,16 @@ class UnconfinedTier:
 
     def destroy(self, policy: SandboxPolicy, runtime: SandboxRuntime | None, /) -> None:
         """Of a sandbox that nobody knows the runtime of, every agent that this object made for the session."""
-        ground = self.root / policy.session
+        folder = self.root / policy.session
         for child in self.made:
             with contextlib.suppress(psutil.NoSuchProcess):  # it ended while it was looked at
-                if child.poll() is None and psutil.Process(child.pid).environ().get("HOME") == str(ground / "home"):
+                if child.poll() is None and psutil.Process(child.pid).environ().get("HOME") == str(folder / "home"):
                     self._end(child.pid)
         if runtime is not None and self.find(policy, runtime):
             self._end(runtime.pid)
             until(lambda: not self.find(policy, runtime))
         with contextlib.suppress(FileNotFoundError):
-            (ground / "s").unlink()
+            (folder / "s").unlink()
 
     def folders(self, policy: SandboxPolicy, runtime: SandboxRuntime, /) -> Mapping[str, Path]:
         """Its ground, which is its TMPDIR and has its home in it; and, here, its workspace."""

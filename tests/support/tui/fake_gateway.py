@@ -108,10 +108,10 @@ class FakeLink:
         self.gateway = gateway
         self.told: list[TerminalCommand] = []
 
-    def send(self, wish: TerminalCommand, /) -> None:
-        self.told.append(wish)
-        if isinstance(wish, Watch) and wish.session in self.gateway.panes:
-            self.gateway.push(rows(wish.session, self.gateway.panes[wish.session]))
+    def send(self, command: TerminalCommand, /) -> None:
+        self.told.append(command)
+        if isinstance(command, Watch) and command.session in self.gateway.panes:
+            self.gateway.push(rows(command.session, self.gateway.panes[command.session]))
 
 
 class FakeGateway:
@@ -328,11 +328,11 @@ class FakeGateway:
             raise self.refusing
         return self.panes.get(session, ())
 
-    async def search(self, words: str, /) -> AsyncGenerator[SessionHits, None]:
-        self.searched.append(words)
+    async def search(self, query: str, /) -> AsyncGenerator[SessionHits, None]:
+        self.searched.append(query)
         if self.refusing is not None:
             raise self.refusing
-        for found in self.finds.get(words, ()):
+        for found in self.finds.get(query, ()):
             yield found
 
     async def read_recording(self, session: SessionId, line: int | None, at: float, /) -> protocol.RecordedText:

@@ -161,11 +161,11 @@ class Chromium:
         while piece := os.read(self._in, 1 << 16):
             *lines, kept = (kept + piece).split(b"\0")
             for line in lines:
-                said = json.loads(line)
-                if "id" in said:
-                    self._answers[said["id"]] = said
+                message = json.loads(line)
+                if "id" in message:
+                    self._answers[message["id"]] = message
                 else:
-                    self._seen.append(said)
+                    self._seen.append(message)
 
     def __enter__(self) -> Self:
         return self

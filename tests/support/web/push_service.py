@@ -68,8 +68,8 @@ class PushService:
 
     def claims(self, public_key: bytes) -> dict[str, Any]:
         """What the signature of the last message says, once it was checked with *public_key*."""
-        said = self.messages[-1][0]["Authorization"]
-        token, _, key = said.removeprefix("vapid t=").partition(", k=")
+        header = self.messages[-1][0]["Authorization"]
+        token, _, key = header.removeprefix("vapid t=").partition(", k=")
         assert encode(public_key) == key
         signed, _, signature = token.rpartition(".")
         r, s = (int.from_bytes(half, "big") for half in (decode(signature)[:32], decode(signature)[32:]))

@@ -140,4 +140,4 @@ def absent(program: str, argv: Sequence[str], reporting: Container[str]) -> Mapp
     """Return why a source is not among those *reporting* on the agent *program*, by source; only known reasons."""
     no_status = find(program).evidence.no_status
     why = {"program": no_status, "hook": why_not(program, argv) if no_status else ""}
-    return {source: said for source, said in why.items() if said and source not in reporting}
+    return {source: reason for source, reason in why.items() if reason and source not in reporting}

@@ -135,7 +135,7 @@ class HookNotes:
         if len(self._rest) > LONGEST or size > DROPPING:
             self._rest = self._rest if len(self._rest) <= LONGEST else b""
             self.calls.append(UNKNOWN_CALL)
-        return [said for note in notes if (said := meaning(note))]
+        return [signal for note in notes if (signal := meaning(note))]
 
     def _truncate(self) -> bytes:
         """Truncate the file and return its unread rest. The writer takes the same lock."""

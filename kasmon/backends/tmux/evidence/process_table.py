@@ -34,8 +34,8 @@ class ProcessTable:
 
         A shell with job control takes the terminal back from what Ctrl-Z stopped.
         """
-        there = self.entries.get(pid)
-        front = there.foreground if there is not None else -1
+        process = self.entries.get(pid)
+        front = process.foreground if process is not None else -1
         at = [front if front in self.entries else pid]
         while len(at) == 1 and (entry := self.entries.get(at[0])) is not None and entry.group == front:
             if entry.is_stopped or entry.name.lstrip("-") not in SHELLS:

@@ -93,7 +93,7 @@ class AnswerDelivery:
             meant = open_now is not None and (open_now.id, open_now.digest) == (answer.request, answer.digest)
             if not meant or not answer.digest:
                 raise PromptChangedError(answer.request)
-            async with self._held():
+            async with self._hold_request():
                 if answer.decision in CONSENTS:
                     await self._compare_cut_text(answer)
                 attempt = _AnswerAttempt(self._target, self._pane_writer, answer)
@@ -118,7 +118,7 @@ class AnswerDelivery:
             raise PromptChangedError(answer.request)
 
     @contextlib.asynccontextmanager
-    async def _held(self) -> AsyncIterator[None]:
+    async def _hold_request(self) -> AsyncIterator[None]:
         """Keep the on-screen request as it is meanwhile: neither reopened nor withdrawn."""
         asked = self._target.asked
         asked.is_held = True

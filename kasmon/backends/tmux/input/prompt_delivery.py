@@ -179,8 +179,8 @@ class PromptDelivery:
         if facts.in_mode and prompt.when == "interrupt" and pane.is_ours:
             await pane.line.ask(ask.leave_mode(pane.id))
         await pane.line.ask(ask.typeable(pane.id))
-        heard = pane.brackets.is_on if facts.bracketed_paste is None else facts.bracketed_paste
-        is_whole = bool(heard) or (rule is not None and rule.brackets)
+        is_bracketed = pane.brackets.is_on if facts.bracketed_paste is None else facts.bracketed_paste
+        is_whole = bool(is_bracketed) or (rule is not None and rule.brackets)
         newline = b""
         if "\n" in text.strip("\n") and not is_whole:
             newline = rule.newline.encode() if rule is not None else b""

@@ -99,14 +99,14 @@ class PromptEntry:
             else:
                 await self._writer.paste(text if method.is_whole else text.rstrip("\n"), method.unless)
         except errors.TmuxError as error:
-            raise self._lost(f"tmux did not report whether it was typed ({error.message})") from error
+            raise self._build_lost_error(f"tmux did not report whether it was typed ({error.message})") from error
         await self._type_rest(keys[1:])
         typed_at = self._clock()
         if rule is None:
             await asyncio.sleep(ENTER_S)
             seen = await self._observe()
             if self._target.is_asking or (seen is not None and has_question(seen)):
-                raise self._lost("the text was typed, but not Enter: a request is open there now")
+                raise self._build_lost_error("the text was typed, but not Enter: a request is open there now")
             await self._press_enter()
             return method.caveat
         seen = await self._await_text(rule)
@@ -122,14 +122,14 @@ class PromptEntry:
                 if self._target.has_ended:  # maybe because of the prompt; its session shows how
                     return ENDED
                 raise
-        raise self._lost("the text is in its input box, and Enter was not accepted")
+        raise self._build_lost_error("the text is in its input box, and Enter was not accepted")
 
     async def _type_rest(self, keys: Sequence[bytes]) -> None:
         try:
             for piece in keys:
                 await self._writer.press(piece)
         except errors.KasmonError as error:
-            raise self._lost(f"only a part of it was typed ({error.message})") from error
+            raise self._build_lost_error(f"only a part of it was typed ({error.message})") from error
 
     async def _await_text(self, rule: ComposerRule) -> ScreenObservation:
         """Wait until the box contains the text and nothing else; return that reading."""
@@ -140,8 +140,8 @@ class PromptEntry:
             if seen is not None and box is not None and contains_text(self._text, box, rule):
                 return seen
             if self._clock() > until:
-                there = f"its input box shows {box.draft[:SHOWN]!r}" if box else "its screen does not show it"
-                raise self._lost(f"it was typed, and {there}; Enter was not pressed")
+                state = f"its input box shows {box.draft[:SHOWN]!r}" if box else "its screen does not show it"
+                raise self._build_lost_error(f"it was typed, and {state}; Enter was not pressed")
             await asyncio.sleep(LOOK_S)
 
     async def _press_enter(self, rule: ComposerRule | None = None) -> None:
@@ -157,14 +157,18 @@ class PromptEntry:
                 await self._writer.press(ENTER, unless)
             except (errors.ScreenChangedError, errors.PasteRefusedError) as error:
                 if isinstance(error, errors.PasteRefusedError) and not unless:
-                    raise self._lost(f"the text was typed, but not Enter: {error.why}") from error
+                    raise self._build_lost_error(f"the text was typed, but not Enter: {error.why}") from error
                 if self._clock() > until:
-                    raise self._lost(f"it is in the input box, and Enter was not pressed: {error.message}") from error
+                    raise self._build_lost_error(
+                        f"it is in the input box, and Enter was not pressed: {error.message}"
+                    ) from error
                 await asyncio.sleep(LOOK_S)
             except errors.PaneDeadError as error:
-                raise self._lost("the agent ended when the text was typed") from error
+                raise self._build_lost_error("the agent ended when the text was typed") from error
             except errors.TmuxError as error:
-                raise self._lost(f"tmux did not report whether Enter was pressed ({error.message})") from error
+                raise self._build_lost_error(
+                    f"tmux did not report whether Enter was pressed ({error.message})"
+                ) from error
             else:
                 return
 
@@ -196,20 +200,20 @@ class PromptEntry:
                     if box and box.draft
                     else ("its input box is not visible")
                 )
-                raise self._lost(f"Enter was pressed, but it is unknown whether it was accepted: {there}")
+                raise self._build_lost_error(f"Enter was pressed, but it is unknown whether it was accepted: {there}")
 
     async def _observe(self) -> ScreenObservation | None:
         """Read the screen now; None if that fails at this moment."""
         try:
             return await self._target.see_now()
         except errors.SessionEndedError as error:
-            raise self._lost("the agent ended or was released before delivery was confirmed") from error
+            raise self._build_lost_error("the agent ended or was released before delivery was confirmed") from error
         except errors.TmuxServerGoneError as error:
-            raise self._lost(f"delivery was not confirmed ({error.message})") from error
+            raise self._build_lost_error(f"delivery was not confirmed ({error.message})") from error
         except errors.TmuxError:
             return None
 
-    def _lost(self, why: str) -> errors.PromptLostError:
+    def _build_lost_error(self, why: str) -> errors.PromptLostError:
         return errors.PromptLostError(self._name, why)
 
 

@@ -196,7 +196,7 @@ class Outbox:
 
     async def _read_directory(self) -> int:
         """Learn the keys of this machine's directory; return the epoch there, 0 for none."""
-        connection = self._used()
+        connection = self._require_connection()
         verifier = RecordVerifier(self._identity, self._identity.name)
         verifier.update_roster(connection.roster_message)
         epoch = 0
@@ -261,7 +261,7 @@ class Outbox:
     async def end(self) -> None:
         """Tell readers that this machine ends its service, if the server can be reached."""
         await self._replying.aclose()
-        if self.epoch and self._used().client.is_connected:
+        if self.epoch and self._require_connection().client.is_connected:
             with contextlib.suppress(KasmonError, TimeoutError, *FAILURES):
                 async with asyncio.timeout(HEARTBEAT_S):
                     await self._put_now(LEASE_KEY, MachineLease(has_ended=True))
@@ -272,7 +272,7 @@ class Outbox:
         """Publish what the server lacks, then what happens, until something fails or `interrupt` is called."""
         self._connections += 1
         if not self.epoch:
-            await self.begin(self._used())
+            await self.begin(self._require_connection())
         elif await self._read_directory() > self.epoch:
             raise RefusedError(
                 f"another process serves this machine as {self._identity.name!r} in {self._identity.cluster!r}.",
@@ -455,7 +455,7 @@ class Outbox:
         self._beat_at = time.monotonic()
         to = self._subject("hb")
         record = self._record(Heartbeat())
-        await self._used().client.publish(to, sign_record(self._identity.seed, to, record))
+        await self._require_connection().client.publish(to, sign_record(self._identity.seed, to, record))
 
     # Requests of readers.
 
@@ -475,7 +475,7 @@ class Outbox:
                 if (bus := self._bus) is not None and (report := await self._marks.read(bus.run)).output:
                     content = sign_record(self._identity.seed, message.subject, self._record(report))
             with contextlib.suppress(*FAILURES):
-                await self._used().client.publish(message.reply, content)
+                await self._require_connection().client.publish(message.reply, content)
         finally:
             self._marks_asked -= 1
 
@@ -492,7 +492,7 @@ class Outbox:
                     part = msgspec.structs.replace(part, log=self._logs[session])
                 content = sign_record(self._identity.seed, message.subject, self._record(part))
         with contextlib.suppress(*FAILURES):
-            await self._used().client.publish(message.reply, content)
+            await self._require_connection().client.publish(message.reply, content)
 
     def _record(self, value: RecordValue, epoch: int = 0) -> MachineRecord:
         return MachineRecord(epoch or self.epoch, self._number, self._last_part, self._last_key, self._now(), value)
@@ -504,6 +504,6 @@ class Outbox:
     def _subject(self, kind: str, *parts: str) -> str:
         return subject(self._identity.cluster, kind, self._identity.name, *parts)
 
-    def _used(self) -> Connection:
+    def _require_connection(self) -> Connection:
         assert self._connection is not None
         return self._connection

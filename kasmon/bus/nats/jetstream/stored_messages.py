@@ -74,7 +74,7 @@ async def read_newest(connection: Connection, stream: str, subject: str) -> Stor
     """
     query = json.dumps({"last_by_subj": subject}).encode()
     answer = await connection.request(connection.read_subject(stream), query)
-    return None if "Status" in (answer.headers or {}) else _stored(answer)
+    return None if "Status" in (answer.headers or {}) else _parse_message(answer)
 
 
 async def _read_batch(connection: Connection, stream: str, query: dict[str, Any]) -> list[StoredMessage]:
@@ -90,7 +90,7 @@ async def _read_batch(connection: Connection, stream: str, query: dict[str, Any]
             if not ended.done():
                 ended.set_result(status)
             return
-        found.append(_stored(message))
+        found.append(_parse_message(message))
 
     inbox = connection.client.new_inbox()
     subscription = await connection.subscribe(inbox, receive)
@@ -117,7 +117,7 @@ async def _read_batch(connection: Connection, stream: str, query: dict[str, Any]
     return found
 
 
-def _stored(message: Msg) -> StoredMessage:
+def _parse_message(message: Msg) -> StoredMessage:
     headers = message.headers or {}
     return StoredMessage(
         subject=headers["Nats-Subject"],

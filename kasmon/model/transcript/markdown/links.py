@@ -32,9 +32,7 @@ def links(text: str) -> list[LinkAddress]:
         return []
     matches = (match for match in _LINK.finditer(text) if len(match[0]) <= 2 * LONGEST)
     found = (
-        LinkAddress(match.start(), match.start() + len(whole), whole)
-        for match in matches
-        if (whole := _trimmed(match[0]))
+        LinkAddress(match.start(), match.start() + len(whole), whole) for match in matches if (whole := _trim(match[0]))
     )
     return [link for link in found if is_link(link.address)]
 
@@ -62,18 +60,18 @@ def warnings(address: str) -> list[str]:
     """Return warnings about *address* for the user, as sentences."""
     parts = urlsplit(address)
     host = parts.hostname or ""
-    said: list[str] = []
+    messages: list[str] = []
     if not host.isascii():
-        said.append(f"The host name is not plain ASCII; in punycode it is {_punycode(host)}.")
+        messages.append(f"The host name is not plain ASCII; in punycode it is {_punycode(host)}.")
     elif any(label.startswith("xn--") for label in host.split(".")):
-        said.append("The host name is punycode: a browser may show other letters.")
+        messages.append("The host name is punycode: a browser may show other letters.")
     if "@" in parts.netloc:
-        said.append(f"The part before the @ is a user name; the link goes to {visible(host)}.")
+        messages.append(f"The part before the @ is a user name; the link goes to {visible(host)}.")
     if has_hidden(address):
-        said.append("The link contains hidden characters, shown as ⟨U+…⟩.")
+        messages.append("The link contains hidden characters, shown as ⟨U+…⟩.")
     if parts.scheme == "http":
-        said.append("The connection is not encrypted.")
-    return said
+        messages.append("The connection is not encrypted.")
+    return messages
 
 
 def _punycode(host: str) -> str:
@@ -83,7 +81,7 @@ def _punycode(host: str) -> str:
         return ascii(host)
 
 
-def _trimmed(address: str) -> str:
+def _trim(address: str) -> str:
     """Return *address* without the punctuation that follows it, and without unmatched closing brackets."""
     while address and (
         address[-1] in _BEHIND

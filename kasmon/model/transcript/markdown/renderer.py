@@ -94,7 +94,7 @@ def _draw_part(text: str, width: int, margin: Margin, colours: bool, buttons: bo
     renderer = _PartRenderer(text.split("\n"), width, margin, colours, buttons)
     if max((each.level for each in tokens), default=0) <= DEEPEST:
         renderer.draw(tokens)
-        if _words(text) == _words(renderer.drawn):
+        if _join_text(text) == _join_text(renderer.drawn):
             return tuple(renderer.rows), renderer.blocks
     return tuple(_as_written(text, width, margin)), sum(map(_is_code, tokens))
 
@@ -103,7 +103,7 @@ def _paragraph(text: str, width: int, margin: Margin) -> Iterator[TextLine]:
     """Yield the rows of one paragraph, and of the blank lines below it."""
     body = text.rstrip("\n")
     spans, links = parse_inline(body)
-    if links and _words("".join(piece for piece, _ in spans)) != _words(body):
+    if links and _join_text("".join(piece for piece, _ in spans)) != _join_text(body):
         spans, links = [(body, Token.TEXT)], []
     for line in by_line(spans):
         for row in wrap(line, width, margin, margin):
@@ -116,7 +116,7 @@ def _as_written(text: str, width: int, margin: Margin) -> Iterator[TextLine]:
         yield from wrap([(line, Token.TEXT)], width, margin, margin)
 
 
-def _words(text: str) -> str:
+def _join_text(text: str) -> str:
     return "".join(filter(str.isalnum, text))
 
 
@@ -175,12 +175,12 @@ class _PartRenderer:
             at += 1
         self._fill(len(self._lines))
 
-    def _open_item(self, token: "MarkdownToken", inside: "Sequence[MarkdownToken]") -> None:
+    def _open_item(self, token: "MarkdownToken", content: "Sequence[MarkdownToken]") -> None:
         sign = f"{token.info}{token.markup}" if token.info else "•"
         self._texts.append(sign)
-        if not token.info and inside and inside[-1].type == "inline" and (task := TASK.match(inside[-1].content)):
+        if not token.info and content and content[-1].type == "inline" and (task := TASK.match(content[-1].content)):
             sign = "☐" if task[1] == " " else "☒"
-            inside[-1].content = inside[-1].content[task.end() :]
+            content[-1].content = content[-1].content[task.end() :]
             self._texts.append(task[1])
         mark = f"{sign} "
         self._open.append(_Container(((mark, Token.BULLET),), ((" " * len(mark), Token.TEXT),)))

@@ -32,8 +32,8 @@ def draw_table(lines: Sequence[str], width: int, margin: Margin, inline: Inline)
     heads, rows = _cells(lines[1]), split_rows(lines, inline)
     if len(rows[0]) != len(heads) or any(len(row) > len(heads) for row in rows):
         return []
-    room = width - sum(len(text) for text, _ in margin) - 3 * (len(heads) - 1)
-    columns = _columns(heads, rows, room) if len(heads) <= MOST_COLUMNS else []
+    space = width - sum(len(text) for text, _ in margin) - 3 * (len(heads) - 1)
+    columns = _columns(heads, rows, space) if len(heads) <= MOST_COLUMNS else []
     if not columns:
         return []
     rule = "─┼─".join("─" * column.width for column in columns)
@@ -53,18 +53,18 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in EDGE.split(inner)]
 
 
-def _columns(heads: Sequence[str], rows: Sequence[TableRow], room: int) -> list[TableColumn]:
-    """Return the columns, the widest of them cut until all fit into *room*; none if that is too little."""
+def _columns(heads: Sequence[str], rows: Sequence[TableRow], space: int) -> list[TableColumn]:
+    """Return the columns, the widest of them cut until all fit into *space*; none if that is too little."""
     wanted = [
         max([1, *(sum(cells(text) for text, _ in row[at]) for row in rows if at < len(row))])
         for at in range(len(heads))
     ]
     widest = max(wanted)
-    if sum(wanted) > room:
-        low, high = 0, max(room, 0)
+    if sum(wanted) > space:
+        low, high = 0, max(space, 0)
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if sum(min(one, middle) for one in wanted) <= room else (low, middle - 1)
+            low, high = (middle, high) if sum(min(one, middle) for one in wanted) <= space else (low, middle - 1)
         widest = low
         if widest < NARROWEST:
             return []

@@ -27,8 +27,8 @@ MISSES: Final = 40
 class TranscriptSearch:
     """The occurrences of *words* in *transcript*; follows additions."""
 
-    def __init__(self, transcript: Transcript, words: str) -> None:
-        self.query = CaseFoldedText(words.casefold())
+    def __init__(self, transcript: Transcript, query: str) -> None:
+        self.query = CaseFoldedText(query.casefold())
         self.matches: list[int] = []
         """The indexes of the blocks that contain the text, as far as scanned."""
         self.tires = False
@@ -91,9 +91,9 @@ class TranscriptSearch:
 
         A block that shows it nowhere no longer counts as a match.
         """
-        rows = _showing(lines.block(at), self.query)
+        rows = _find_rows(lines.block(at), self.query)
         if not rows and at not in self._transcript.opened and self._transcript.toggle(at):
-            rows = _showing(lines.block(at), self.query)
+            rows = _find_rows(lines.block(at), self.query)
             if not rows:
                 self._transcript.toggle(at)
                 self._followed = len(self._transcript.replaced)  # there was no other change
@@ -102,37 +102,37 @@ class TranscriptSearch:
         return rows
 
 
-def marked(line: TextLine, words: CaseFoldedText) -> TextLine:
+def marked(line: TextLine, query: CaseFoldedText) -> TextLine:
     """Return *line* with the text highlighted; a line that case folding lengthens is unchanged."""
     text = line.text.casefold()
-    if not words or words not in text or len(text) != len(line.text):
+    if not query or query not in text or len(text) != len(line.text):
         return line
     spans: list[Span] = []
     start = 0
     for piece, token in line.spans:
         at = start
-        while (found := text.find(words, max(0, at - len(words) + 1))) >= 0 and found < start + len(piece):
-            first, last = max(found, at), min(found + len(words), start + len(piece))
+        while (found := text.find(query, max(0, at - len(query) + 1))) >= 0 and found < start + len(piece):
+            first, last = max(found, at), min(found + len(query), start + len(piece))
             spans += [(line.text[at:first], token), (line.text[first:last], Token.FOUND)]
             at = last
-            if found + len(words) > start + len(piece):
+            if found + len(query) > start + len(piece):
                 break
         spans.append((line.text[at : start + len(piece)], token))
         start += len(piece)
     return msgspec.structs.replace(line, spans=tuple(span for span in spans if span[0]))
 
 
-def _showing(rows: list[TextLine], words: CaseFoldedText) -> list[int]:
+def _find_rows(rows: list[TextLine], query: CaseFoldedText) -> list[int]:
     """Return the rows that show the text, or its beginning if it continues in the next row."""
     texts = [row.text.casefold().rstrip() for row in rows]
-    shown = [number for number, text in enumerate(texts) if words in text]
-    if shown or len(words) < 2:
+    shown = [number for number, text in enumerate(texts) if query in text]
+    if shown or len(query) < 2:
         return shown
     pairs = pairwise(texts)
     return [
         number
         for number, (text, below) in enumerate(pairs)
-        if words in f"{text} {below.lstrip(' │')}" or words in f"{text}{below.lstrip(' │')}"
+        if query in f"{text} {below.lstrip(' │')}" or query in f"{text}{below.lstrip(' │')}"
     ]
 
 
@@ -150,10 +150,10 @@ def _searchable_text(event: Event) -> str:
     if isinstance(event, ReceiptChanged):
         return f"{event.receipt.text}\n{event.receipt.reason}"
     title = run_blocks.code_of(event) or tool_blocks.title(event) if isinstance(event, ToolStarted) else ""
-    said = "\n".join(
+    text = "\n".join(
         [title, *(value for field in _fields(type(event)) if isinstance(value := getattr(event, field), str))]
     )
-    return clean_block(said) if "\x1b" in said else said
+    return clean_block(text) if "\x1b" in text else text
 
 
 @cache

@@ -44,8 +44,8 @@ def texts(event: events.Event, in_terminal: bool = False) -> list[tuple[What, Cl
         event: an event of a session's log.
         in_terminal: the session runs in a terminal, so that no turn reports its prompts.
     """
-    said = [(what, text) for what, text in _texts(event, in_terminal) if text and not CUT.search(text)]
-    return [(what, clean_block(text)) for what, text in said]
+    found_texts = [(what, text) for what, text in _texts(event, in_terminal) if text and not CUT.search(text)]
+    return [(what, clean_block(text)) for what, text in found_texts]
 
 
 def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
@@ -63,7 +63,7 @@ def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
         case events.ThoughtWritten():
             return [("thought", event.text)]
         case events.ToolStarted():
-            return [("tool", _called(event))]
+            return [("tool", _format_call(event))]
         case events.ToolFinished():
             return [] if event.blob else [("output", event.output), ("diff", event.diff)]
         case events.SubtaskChanged():
@@ -90,7 +90,7 @@ def _texts(event: events.Event, in_terminal: bool) -> list[tuple[What, str]]:
             return []
 
 
-def _called(event: events.ToolStarted) -> str:
+def _format_call(event: events.ToolStarted) -> str:
     try:
         given = [text for text in _leaves(msgspec.json.decode(event.input)) if text != event.title]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -105,10 +105,10 @@ class FolderChanges:
         whole = os.path.join(self.root, path)  # noqa: PTH118
         return _facts(lambda *, follow_symlinks: os.stat(whole, follow_symlinks=follow_symlinks))  # noqa: PTH116
 
-    def _say(self, send: Send, what: str, path: str, **words: object) -> None:
+    def _say(self, send: Send, what: str, path: str, **fields: object) -> None:
         send(
             pack_message(
-                self._kind, {**self._more, "tell": what, "tree": self.name, "path": _encode_path(path), **words}
+                self._kind, {**self._more, "tell": what, "tree": self.name, "path": _encode_path(path), **fields}
             )
         )
 

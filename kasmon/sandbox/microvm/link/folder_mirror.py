@@ -43,10 +43,10 @@ class FolderMirror:
         self._left = most_bytes
         self._conflicts: list[str] = []
 
-    def apply_record(self, words: dict[str, object]) -> None:
+    def apply_record(self, record: dict[str, object]) -> None:
         """Apply one record of the other side. Raises `OSError` if that fails, or is forbidden."""
         self._drop()
-        what, path = words["tell"], str(words["path"]).encode("latin-1")
+        what, path = record["tell"], str(record["path"]).encode("latin-1")
         parts = path.split(b"/")
         if not path or any(part in (b"", b".", b"..") or b"\0" in part for part in parts):
             raise RefusedNameError(1, f"{path!r} is not a path in the folder")
@@ -59,10 +59,10 @@ class FolderMirror:
                 self._make_room(folder, name, stat.S_ISDIR)
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, mode=0o700, dir_fd=folder)
-                self._set(folder, name, 0o700 | (int(str(words["mode"])) & 0o777))
+                self._set(folder, name, 0o700 | (int(str(record["mode"])) & 0o777))
             elif what == "link":
                 self._remove(folder, name)
-                os.symlink(str(words["target"]).encode("latin-1"), os.fsencode(name), dir_fd=folder)
+                os.symlink(str(record["target"]).encode("latin-1"), os.fsencode(name), dir_fd=folder)
                 if self._owner >= 0:
                     os.chown(name, self._owner, self._owner, dir_fd=folder, follow_symlinks=False)
             elif what == "file":
@@ -71,7 +71,7 @@ class FolderMirror:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(NEW, dir_fd=folder)
                 file = os.open(NEW, flags, 0o600, dir_fd=folder)
-                mode, at_ns = int(str(words["mode"])) & 0o777, int(str(words["at_ns"]))
+                mode, at_ns = int(str(record["mode"])) & 0o777, int(str(record["at_ns"]))
                 self._writing = (os.dup(folder), file, name, mode, at_ns, whole)
                 return
             if what == "gone":
@@ -189,13 +189,13 @@ class MirrorReceiver:
         self._current: FolderMirror | None = None
         self._faults: list[str] = []
 
-    def handle_change(self, words: dict[str, object]) -> None:
+    def handle_change(self, record: dict[str, object]) -> None:
         """Apply a record to its folder, or complete the file that is being received."""
-        if words["tell"] == "whole":
+        if record["tell"] == "whole":
             self._apply(lambda mirror: mirror.complete())
             return
-        self._current = self.mirrors[str(words["tree"])]
-        self._apply(lambda mirror: mirror.apply_record(words))
+        self._current = self.mirrors[str(record["tree"])]
+        self._apply(lambda mirror: mirror.apply_record(record))
 
     def append(self, content: bytes) -> None:
         """Append bytes to the file that is being received."""
@@ -207,7 +207,7 @@ class MirrorReceiver:
         return faults
 
     def pop_conflicts(self) -> list[str]:
-        return [said for mirror in self.mirrors.values() for said in mirror.pop_conflicts()]
+        return [conflict for mirror in self.mirrors.values() for conflict in mirror.pop_conflicts()]
 
     def _apply(self, act: Callable[[FolderMirror], None]) -> None:
         if self._current:

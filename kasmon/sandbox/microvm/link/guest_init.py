@@ -152,31 +152,31 @@ class GuestInit:
             elif kind >= CONNECT:
                 self.mux.handle_record(kind, channel, content)
 
-    def handle_request(self, words: dict[str, object]) -> None:
-        answer: dict[str, object] = {"tell": "answer", "id": words.get("id")}
+    def handle_request(self, message: dict[str, object]) -> None:
+        answer: dict[str, object] = {"tell": "answer", "id": message.get("id")}
         try:
-            if words["do"] == "hello":
-                answer |= self.hello(words)
-            elif words["do"] == "freeze":
+            if message["do"] == "hello":
+                answer |= self.hello(message)
+            elif message["do"] == "freeze":
                 for tree in self.trees.values():
                     tree.send_changes(self.send)
                 self.mux.suspend()
                 os.sync()
                 with open("/proc/sys/vm/drop_caches", "w") as file:  # noqa: PTH123
                     file.write("1")
-            elif words["do"] == "mirror":
-                self.receiver.handle_change(words)
+            elif message["do"] == "mirror":
+                self.receiver.handle_change(message)
                 return
-            elif words["do"] == "taken":
+            elif message["do"] == "taken":
                 answer |= {"not_taken": self.receiver.pop_faults(), "apart": self.receiver.pop_conflicts()}
-            elif words["do"] == "fresh":
+            elif message["do"] == "fresh":
                 for tree in self.trees.values():
                     tree.forget()
                 return
-            elif words["do"] == "tell":
+            elif message["do"] == "tell":
                 for tree in self.trees.values():
                     tree.send_changes(self.send)
-                    if words.get("manifest"):
+                    if message.get("manifest"):
                         self.send_manifest(tree)
         except (OSError, KeyError, ValueError) as error:
             answer["why"] = repr(error)
@@ -226,29 +226,29 @@ class GuestInit:
             self.send(pack_message(MESSAGE, {"tell": "known", "tree": tree.name, "entries": entries[at : at + MANY]}))
         self.send(pack_message(MESSAGE, {"tell": "level", "tree": tree.name}))
 
-    def hello(self, words: dict[str, object]) -> dict[str, object]:
+    def hello(self, message: dict[str, object]) -> dict[str, object]:
         """Handle a greeting, at first or after a pause: mounts, network access, time and entropy."""
-        if words.get("is_another"):
+        if message.get("is_another"):
             self.mux.close_all()  # earlier clients will reconnect
-        folders: dict[str, dict[str, object]] = words.get("folders") or {}  # type: ignore[assignment]
+        folders: dict[str, dict[str, object]] = message.get("folders") or {}  # type: ignore[assignment]
         for name in folders.keys() - self.trees.keys():
             self.mount_folder(name, str(folders[name]["at"]), writable=bool(folders[name]["writable"]))
-        if words.get("programs") and not self.has_programs:
+        if message.get("programs") and not self.has_programs:
             self.mount_programs()
         self.mux.resume()
-        if words.get("way_out") and not self.has_egress:
+        if message.get("way_out") and not self.has_egress:
             self.mux.listen(listen_for_proxy(), EGRESS)
             self.has_egress = True
-        now = float(str(words["now"]))
+        now = float(str(message["now"]))
         lag_s = now - time.time()
         time.clock_settime(time.CLOCK_REALTIME, now)
-        chance = bytes.fromhex(str(words["chance"]))
+        chance = bytes.fromhex(str(message["chance"]))
         with open("/dev/urandom", "wb", buffering=0) as pool:  # noqa: PTH123
             with contextlib.suppress(OSError):
                 fcntl.ioctl(pool, RNDADDENTROPY, struct.pack("ii", len(chance) * 8, len(chance)) + chance)
             with contextlib.suppress(OSError):
                 fcntl.ioctl(pool, RNDRESEEDCRNG)
-        if words.get("is_another"):
+        if message.get("is_another"):
             with socket.socket(socket.AF_UNIX) as agent:
                 agent.settimeout(AGENT_S)
                 agent.connect(SOCKET)
@@ -266,7 +266,7 @@ class GuestInit:
             frames = connection.frames.feed(data)
         except FrameTooLargeError as error:
             raise OSError(str(error)) from error
-        if any(not any(word in frame[:124] for word in QUIET) for frame in frames):
+        if any(not any(marker in frame[:124] for marker in QUIET) for frame in frames):
             for tree in self.trees.values():
                 tree.send_changes(self.send)
 
@@ -289,11 +289,11 @@ def start_agent() -> int:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(SOCKET)
     listening.listen(64)
-    heard, ready = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            for file in (listening.fileno(), ready):
+            for file in (listening.fileno(), writer):
                 os.set_inheritable(file, True)
             most = _processes()
             resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
@@ -303,21 +303,21 @@ def start_agent() -> int:
             os.setsid()
             os.umask(0o022)
             os.chdir("/workspace")
-            files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(ready)}
+            files = {"KASMON_LISTEN_FD": str(listening.fileno()), "KASMON_READY_FD": str(writer)}
             program, own = "/usr/bin/python3", files | {"KASMON_DEAF_S": DEAF_S}
             os.execve(program, [program, "-s", "-P", "-S", PROGRAM], VARIABLES | CAREFUL | own)
         finally:
             os._exit(1)
-    os.close(ready)
+    os.close(writer)
     listening.close()
-    if os.read(heard, 1) != b"R":
+    if os.read(reader, 1) != b"R":
         os._exit(1)
-    os.close(heard)
+    os.close(reader)
     return pid
 
 
 def _processes() -> int:
     """Return the process limit of the sandbox's user, from the kernel command line."""
     with open("/proc/cmdline") as file:  # noqa: PTH123
-        words = dict(word.partition("=")[::2] for word in file.read().split())
-    return int(words.get("kasmon.processes", "256"))
+        options = dict(option.partition("=")[::2] for option in file.read().split())
+    return int(options.get("kasmon.processes", "256"))

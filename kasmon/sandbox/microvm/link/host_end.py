@@ -56,18 +56,18 @@ def serve() -> None:
 
 
 class VmHostEnd:
-    def __init__(self, words: JsonObject) -> None:
+    def __init__(self, config: JsonObject) -> None:
         self._ours, theirs = socket.socketpair()
         self._ours.setblocking(False)
         os.set_inheritable(theirs.fileno(), True)
-        lock = int(str(words["lock"]))
+        lock = int(str(config["lock"]))
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._report_ready(words, {"why": "another machine of this session is running"})
+            self._report_ready(config, {"why": "another machine of this session is running"})
             os._exit(1)
-        argv = [str(word).replace("{line}", str(theirs.fileno())) for word in words["argv"]]  # type: ignore[attr-defined]
-        for file in words["files"]:  # type: ignore[attr-defined]
+        argv = [str(argument).replace("{line}", str(theirs.fileno())) for argument in config["argv"]]  # type: ignore[attr-defined]
+        for file in config["files"]:  # type: ignore[attr-defined]
             os.set_inheritable(file, True)
         ends_with_us = ["/usr/bin/setpriv", "--pdeathsig", "KILL", "--"]
         self._qemu = os.posix_spawn(
@@ -75,16 +75,16 @@ class VmHostEnd:
             setsigdef=(signal.SIGPIPE, signal.SIGINT),
         )  # fmt: skip
         theirs.close()
-        for file in words["files"]:  # type: ignore[attr-defined]
+        for file in config["files"]:  # type: ignore[attr-defined]
             os.close(file)
-        self._control = self._listener(words["control"])
-        most = int(str(words["most_bytes"]))
-        handles: dict[str, int] = words["trees"]  # type: ignore[assignment]
+        self._control = self._listener(config["control"])
+        most = int(str(config["most_bytes"]))
+        handles: dict[str, int] = config["trees"]  # type: ignore[assignment]
         self._trees = {
             name: FolderChanges(name, f"/proc/self/fd/{handle}", REQUEST, do="mirror")
             for name, handle in handles.items()
         }
-        read_only: list[str] = words["read_only"]  # type: ignore[assignment]
+        read_only: list[str] = config["read_only"]  # type: ignore[assignment]
         writable = {name: handle for name, handle in handles.items() if name not in read_only}
         self._receiver = MirrorReceiver(
             {name: FolderMirror(self._trees[name], handle, most) for name, handle in writable.items()}
@@ -98,19 +98,19 @@ class VmHostEnd:
         self._left: dict[str, list[str]] = {}
         self._is_ready = False
         self._until_ready: list[socket.socket] = []
-        gate = str(words["gate"])
+        gate = str(config["gate"])
         self._mux = ConnectionMux(
             lambda kind, channel, content: self._send(pack_record(kind, channel, content)),
             OUTSIDE,
             lambda destination: connect_path(destination, EGRESS, gate),
         )
-        self._mux.listen(self._listener(words["listen"]), AGENT)
-        self._mux.listen_for_destination(self._listener(words["ports"]), self._mux.connect)
-        self._report_ready(words, {"qemu": self._qemu})
+        self._mux.listen(self._listener(config["listen"]), AGENT)
+        self._mux.listen_for_destination(self._listener(config["ports"]), self._mux.connect)
+        self._report_ready(config, {"qemu": self._qemu})
 
-    def _report_ready(self, words: JsonObject, said: JsonObject) -> None:
-        handle = int(str(words["ready"]))
-        os.write(handle, json.dumps(said).encode() + b"\n")
+    def _report_ready(self, message: JsonObject, answer: JsonObject) -> None:
+        handle = int(str(message["ready"]))
+        os.write(handle, json.dumps(answer).encode() + b"\n")
         os.close(handle)
 
     def _listener(self, handle: object) -> socket.socket:
@@ -183,39 +183,39 @@ class VmHostEnd:
             return
         self._mux.serve()
 
-    def _handle_message(self, words: JsonObject) -> None:
-        what = words["tell"]
+    def _handle_message(self, message: JsonObject) -> None:
+        what = message["tell"]
         if what == "ready":
             self._is_ready = True
             for stream in self._until_ready:
                 self._answer(stream, {})
         elif what == "answer":
-            name = str(words.get("id"))
+            name = str(message.get("id"))
             if name in self._leveling:
                 self._level(name)
                 return
             asking = self._requests.pop(name, None)
             if name in self._left:
-                words = {
-                    **words,
+                message = {
+                    **message,
                     "left": self._left.pop(name)[:8],
-                    "apart": [*words.get("apart", []), *self._receiver.pop_conflicts()],  # type: ignore[misc]
+                    "apart": [*message.get("apart", []), *self._receiver.pop_conflicts()],  # type: ignore[misc]
                 }
             if asking is not None:
-                self._answer(asking, {**words, "faults": self._receiver.pop_faults()[:8]})
+                self._answer(asking, {**message, "faults": self._receiver.pop_faults()[:8]})
         elif what in ("known", "level"):
-            self._record_manifest(self._trees[str(words["tree"])], words)
+            self._record_manifest(self._trees[str(message["tree"])], message)
         else:
-            self._receiver.handle_change(words)
+            self._receiver.handle_change(message)
 
-    def _record_manifest(self, tree: FolderChanges, words: JsonObject) -> None:
+    def _record_manifest(self, tree: FolderChanges, message: JsonObject) -> None:
         """Record what the machine already had before this host end started."""
         if tree.is_level:
             return
-        if words["tell"] == "level":
+        if message["tell"] == "level":
             tree.is_level = True
         else:
-            tree.record_manifest(words["entries"])  # type: ignore[arg-type]
+            tree.record_manifest(message["entries"])  # type: ignore[arg-type]
 
     def _level(self, name: str) -> None:
         """Send changes outside, after all changes inside were received."""
@@ -276,34 +276,34 @@ class VmHostEnd:
             held[:] = rest
             self._handle_request(stream, json.loads(line))
 
-    def _handle_request(self, stream: socket.socket, words: JsonObject) -> None:
-        if words["do"] == "wait":
+    def _handle_request(self, stream: socket.socket, message: JsonObject) -> None:
+        if message["do"] == "wait":
             if self._is_ready:
                 self._answer(stream, {})
             else:
                 self._until_ready.append(stream)
             return
-        if words["do"] == "freeze":
+        if message["do"] == "freeze":
             self._mux.suspend()
-        if words["do"] == "hello":
+        if message["do"] == "hello":
             self._mux.resume()
-        if words["do"] == "refresh" and all(tree.is_sent() for tree in self._trees.values()):
+        if message["do"] == "refresh" and all(tree.is_sent() for tree in self._trees.values()):
             self._answer(stream, {"left": [], "apart": self._receiver.pop_conflicts()})
             return
-        if words["do"] == "freeze":  # overwrite the connection's buffers
+        if message["do"] == "freeze":  # overwrite the connection's buffers
             self._send_whole(pack_record(CONTENT, 0, bytes(BUFFERS_BYTES)))
         name = secrets.token_hex(4)
         self._requests[name] = stream
-        if words["do"] == "fill":
+        if message["do"] == "fill":
             self._send(pack_message(REQUEST, {"do": "fresh"}))
             self._level(name)
-        elif words["do"] == "refresh":
+        elif message["do"] == "refresh":
             self._leveling.add(name)
             is_new = not all(tree.is_level for tree in self._trees.values())
             self._send(pack_message(REQUEST, {"do": "tell", "id": name, "manifest": is_new}))
         else:
-            self._send(pack_message(REQUEST, {**words, "id": name}))
+            self._send(pack_message(REQUEST, {**message, "id": name}))
 
-    def _answer(self, stream: socket.socket, words: JsonObject) -> None:
+    def _answer(self, stream: socket.socket, message: JsonObject) -> None:
         with contextlib.suppress(OSError):
-            stream.sendall(json.dumps(words).encode() + b"\n")
+            stream.sendall(json.dumps(message).encode() + b"\n")

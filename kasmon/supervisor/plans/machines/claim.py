@@ -87,7 +87,7 @@ class TaskClaim:
     def require_current(self, claim: Claim, *, may_have_ended: bool = False) -> None:
         """Raise `RefusedError` unless the key's attempt holds *claim*, and unless *may_have_ended*, has not ended."""
         if claim.is_newer(self.key):
-            raise self._lost(claim)
+            raise self._build_lost_error(claim)
         if not claim.is_of(self.key):
             raise RefusedError(f"attempt {self.key.attempt} of {self._what} was not prepared on this machine.")
         if claim.is_ended and not may_have_ended:
@@ -96,11 +96,11 @@ class TaskClaim:
     def require_not_lost(self, claim: Claim) -> None:
         """Raise `RefusedError` if a newer attempt holds *claim*, or the key's own has ended."""
         if claim.is_newer(self.key):
-            raise self._lost(claim)
+            raise self._build_lost_error(claim)
         if claim.is_of(self.key):
             self.require_current(claim)
 
-    def _lost(self, claim: Claim) -> RefusedError:
+    def _build_lost_error(self, claim: Claim) -> RefusedError:
         held = f"attempt {claim.attempt} (placement {claim.epoch})"
         return RefusedError(
             f"attempt {self.key.attempt} (placement {self.key.epoch}) of {self._what} lost its claim: {held} holds it."

@@ -268,8 +268,8 @@ def ask_offer(paths: Paths, machine: str, repository: str = "") -> MachineOffer:
     """
     try:
         require_machine(paths, machine)
-        words = ["task", "offer", "--json", *([f"--repository={repository}"] if repository else [])]
-        output = run(paths, machine, words, limit_s=ANSWER_S)
+        arguments = ["task", "offer", "--json", *([f"--repository={repository}"] if repository else [])]
+        output = run(paths, machine, arguments, limit_s=ANSWER_S)
         if output.exit_code:
             raise error_of(machine, output)
         offer = msgspec.json.decode(output.stdout, type=_OfferReply).offer

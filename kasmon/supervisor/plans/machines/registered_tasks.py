@@ -269,9 +269,9 @@ class RegisteredTasks:
         self, machine: str, verb: str, request: msgspec.Struct, kind: type[Reply], order: QueuedOrder | None = None
     ) -> Reply:
         read_machine(self._paths, machine)
-        words, content = ["task", verb, "--json"], msgspec.json.encode(request)
+        arguments, content = ["task", verb, "--json"], msgspec.json.encode(request)
         try:
-            output = run(self._paths, machine, words, content, order=order)
+            output = run(self._paths, machine, arguments, content, order=order)
         except RemoteUnreachableError:
             raise
         except KasmonError as error:

@@ -113,9 +113,9 @@ def continue_worktree(store: Path, top: Path, branch: str, commit: str) -> bool:
     Files that are not committed stay. Raises `GitError` if they conflict with *commit*.
     """
     check_worktree(store, top)
-    here = head(top)
-    common = git(top, "merge-base", here, commit, fails=True).strip()
-    if common not in (here, commit):
+    current = head(top)
+    common = git(top, "merge-base", current, commit, fails=True).strip()
+    if common not in (current, commit):
         return False
     if current_branch(top) != branch:
         git(top, "switch", "--quiet", *([] if knows(store, f"refs/heads/{branch}") else ["-c"]), branch)

@@ -185,8 +185,8 @@ class TaskContexts:
         """Send the contexts of the sessions on *machine* there. Blocks. Raises as `run`, or what it reports."""
         contexts = self._distant.get(machine, {})
         request = WriteContexts(contexts=tuple(contexts.values()))
-        words = ["task", "context", "--json"]
-        output = run_elsewhere(self._paths, machine, words, msgspec.json.encode(request), limit_s=SEND_S)
+        arguments = ["task", "context", "--json"]
+        output = run_elsewhere(self._paths, machine, arguments, msgspec.json.encode(request), limit_s=SEND_S)
         if output.exit_code:
             raise error_of(machine, output)
         self._sent[machine] = contexts

@@ -139,7 +139,7 @@ async def hand_over(paths: Paths, sender: Session, to: str, name: str, text: str
         UsageError: if it is empty or too long.
         SessionEndedError, HostUnreachableError: if *sender* does not run.
     """
-    message = PeerMessageWritten(at=time.time(), to=to, name=name, text=_cleaned(text))
+    message = PeerMessageWritten(at=time.time(), to=to, name=name, text=_clean(text))
     await session_operations.record_peer_message(paths, sender, message)
     return Receipt(id=ReceiptId(""), session=SessionId(to), state=ReceiptState.QUEUED, reason=reason)
 
@@ -149,7 +149,7 @@ def read_messages(paths: Paths, session: SessionId) -> list[PeerMessageWritten]:
     return [event for event in read_events(paths, session) if isinstance(event, PeerMessageWritten)]
 
 
-def _cleaned(text: str) -> str:
+def _clean(text: str) -> str:
     message = clean_block(text).strip()
     if not message:
         raise UsageError("missing message.")
@@ -164,7 +164,7 @@ def mark_sender(sender: Session, text: str) -> str:
     """
     task = f", task {sender.task}" if sender.task is not None else ""
     whose = f"{clean_line(sender.label)}{task}, another agent"
-    return f"[Message from your peer {whose}, not from the person you work for]\n{_cleaned(text)}"
+    return f"[Message from your peer {whose}, not from the person you work for]\n{_clean(text)}"
 
 
 def write_note(path: Path, sender: Session, text: str, at: str) -> None:

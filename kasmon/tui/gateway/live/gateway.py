@@ -261,9 +261,9 @@ class LiveGateway:
         from kasmon.supervisor.sessions.create import NewSession
         from kasmon.supervisor.sessions.folder_config import for_session
 
-        here = await asyncio.to_thread(for_session, self.paths, self._config, folder, agent)
+        settings = await asyncio.to_thread(for_session, self.paths, self._config, folder, agent)
         new = NewSession(name="", agent=agent, mode=mode, workdir=folder, account=account)
-        return await list_conversations(self.paths, here.config, new)
+        return await list_conversations(self.paths, settings.config, new)
 
     @_with_kasmon_errors
     async def sandboxes(self) -> SandboxChoices:
@@ -339,11 +339,11 @@ class LiveGateway:
 
         return await printed(self.paths, self._session(session), 0, ansi=True)
 
-    async def search(self, words: str, /) -> AsyncGenerator["SessionHits", None]:
+    async def search(self, query: str, /) -> AsyncGenerator["SessionHits", None]:
         from kasmon.tui.gateway.live.search import search_sessions  # rarely needed
 
-        async with contextlib.aclosing(search_sessions(self.paths, self._fleet, words)) as there:
-            async for each in there:
+        async with contextlib.aclosing(search_sessions(self.paths, self._fleet, query)) as hits:
+            async for each in hits:
                 yield each
 
     @_with_kasmon_errors

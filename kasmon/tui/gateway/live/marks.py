@@ -35,11 +35,11 @@ class LiveMarks:
         self,
         paths: Paths,
         fleet: Callable[[], Fleet],
-        here: Callable[[], tuple[Session, ...]],
+        list_own: Callable[[], tuple[Session, ...]],
         config: Callable[[], Config],
     ) -> None:
-        """*here*: returns the sessions of this machine, the same tuple while none of them changes."""
-        self._paths, self._fleet, self._here, self._config = paths, fleet, here, config
+        """*list_own*: returns the sessions of this machine, the same tuple while none of them changes."""
+        self._paths, self._fleet, self._here, self._config = paths, fleet, list_own, config
         self._others: MachineMarks | None = None
         self._checked: tuple[tuple[Session, ...], tuple[Session, ...]] = (), ()
         """The sessions of this machine, and those of them whose files are checked for collisions."""
@@ -86,8 +86,8 @@ class LiveMarks:
 
     def _list_collision_sessions(self) -> tuple[Session, ...]:
         """The sessions whose files are checked for collisions; the same tuple while no session here changes."""
-        here, checked = self._checked
-        if here is not (now := self._here()):
+        own_sessions, checked = self._checked
+        if own_sessions is not (now := self._here()):
             checked = tuple(session for session in now if session.exists and not session.adopted)
             self._checked = now, checked
         return checked

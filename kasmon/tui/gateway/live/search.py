@@ -24,12 +24,12 @@ AROUND: Final = 5000
 """Number of lines shown above and below a hit in printed text."""
 
 
-async def search_sessions(paths: Paths, fleet: Fleet, words: str) -> AsyncGenerator[SessionHits, None]:
-    """Yield where *words* occur; see `Gateway.search`."""
+async def search_sessions(paths: Paths, fleet: Fleet, query: str) -> AsyncGenerator[SessionHits, None]:
+    """Yield where *query* occurs; see `Gateway.search`."""
     loop = asyncio.get_running_loop()
     hits: asyncio.Queue[SessionHits | None] = asyncio.Queue()
     ended = threading.Event()
-    pattern = SearchPattern(words, ignores_case=True)
+    pattern = SearchPattern(query, ignores_case=True)
 
     def publish(each: SessionHits | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is the screen
@@ -55,13 +55,13 @@ def read_recorded(paths: Paths, session: SessionId, line: int | None, at: float)
     """Return the text printed around a line or a time; see `Gateway.read_recording`."""
     everything = [*terminal_record.number_lines(terminal_record.everything(paths.record(session)))]
     if line is None:
-        here = next((n for n, (_, printed_at, _) in enumerate(everything) if printed_at >= at), len(everything) - 1)
+        index = next((n for n, (_, printed_at, _) in enumerate(everything) if printed_at >= at), len(everything) - 1)
     else:
-        here = next((n for n, (number, _, _) in enumerate(everything) if number == line), -1)
-    if not 0 <= here < len(everything):
+        index = next((n for n, (number, _, _) in enumerate(everything) if number == line), -1)
+    if not 0 <= index < len(everything):
         return RecordedText()
-    first = max(0, here - AROUND)
-    return RecordedText(lines=tuple(text for _, _, text in everything[first : here + AROUND]), here=here - first)
+    first = max(0, index - AROUND)
+    return RecordedText(lines=tuple(text for _, _, text in everything[first : index + AROUND]), here=index - first)
 
 
 def find_event(paths: Paths, session: SessionId, place: int) -> Event | None:

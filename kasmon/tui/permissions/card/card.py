@@ -64,7 +64,7 @@ class PermissionCard(Vertical):
         keys: KeyMap,
         asked: PermissionSnapshot,
         first: Request,
-        room: AvailableSize,
+        available: AvailableSize,
         send: SendAnswer,
         *,
         in_list: bool = False,
@@ -72,7 +72,7 @@ class PermissionCard(Vertical):
         super().__init__()
         self.asked = asked
         self._in_list, self._send = in_list, send
-        self.view = CardView(look, clock, keys, room, self._build_state(first))
+        self.view = CardView(look, clock, keys, available, self._build_state(first))
         self.editor = CardEditor(self, self.view)
         self._spelled_decision = Decision.ALLOW
         """What is answered once the letters are typed."""
@@ -367,14 +367,14 @@ class PermissionCard(Vertical):
 
     def on_input_submitted(self, event: "Input.Submitted") -> None:
         event.stop()
-        state, said = self.view.state, event.value.strip()
+        state, text = self.view.state, event.value.strip()
         if not self.view.fits:
             return
         self.editor.end()
         if state.doing is CardMode.REASONING:
-            self._answer(state.saying, said)
+            self._answer(state.saying, text)
         else:
-            picks = question_picks.write_answer(self.request, state.picks, said)
+            picks = question_picks.write_answer(self.request, state.picks, text)
             self.view.change(doing=CardMode.READING, picks=picks)
 
     def _snooze(self) -> None:

@@ -38,11 +38,11 @@ def choice_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, 
                 _escape_line(look, width, "cancel"),
             ]
         case CardMode.WORDING:
-            ways = [
+            answers = [
                 _first_line(look, width, _enter(look), "use this answer", True, pressing("enter")),
                 _escape_line(look, width, "cancel"),
             ]
-            return [*_options(state, look, keys, width, brief), BLANK, *ways]
+            return [*_options(state, look, keys, width, brief), BLANK, *answers]
         case CardMode.EDITING:
             return [_escape_line(look, width, "review changes")]
         case CardMode.SPELLING:
@@ -71,15 +71,15 @@ def _decisions(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, br
     if not request.answerable:
         why = "kasmon cannot answer this request. Answer it in the agent's terminal."
         return [
-            *(DrawnLine(((f" {row}", "soft"),)) for row in _wrapped(why, width - 1)),
+            *(DrawnLine(((f" {row}", "soft"),)) for row in _wrap(why, width - 1)),
             BLANK,
             _first_line(look, width, _enter(look), "open terminal", state.armed, "enter"),
         ]
     approve = state.armed and state.read
-    words = {RequestKind.PLAN: "Approve the plan", RequestKind.AUTH: "I have signed in"}
+    labels = {RequestKind.PLAN: "Approve the plan", RequestKind.AUTH: "I have signed in"}
     lines: list[DrawnLine] = []
     if Decision.ALLOW in request.choices or state.edited:
-        once = "Allow as edited" if state.edited else words.get(request.kind, "Allow once")
+        once = "Allow as edited" if state.edited else labels.get(request.kind, "Allow once")
         lines.append(_first_line(look, width, keys.shown("allow_once"), once, approve, "allow_once"))
     lines += _rule_lines(state, look, keys, width, brief)
     row: list[DrawnLine] = []
@@ -102,16 +102,16 @@ def _rule_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, b
     choices, rule = state.sheet.request.choices, state.sheet.rule()
     offered = [(Decision.ALWAYS, "Always", "allow_always"), (Decision.NEVER, "Never", "deny_always")]
     lines: list[DrawnLine] = []
-    for decision, word, action in offered if state.may_rule else []:
+    for decision, label, action in offered if state.may_rule else []:
         if decision not in choices:
             continue
         if brief:
-            return [_first_line(look, width, keys.shown(action), f"{word}: {TOO_LONG}", False, action)]
+            return [_first_line(look, width, keys.shown(action), f"{label}: {TOO_LONG}", False, action)]
         live = state.armed and (state.read or decision is Decision.NEVER)
-        told = _long_offer(look, keys.shown(action), f"{word}: {rule}", live, width, action)
-        if lines and len(told) > 1:
-            told = [_first_line(look, width, keys.shown(action), f"{word}: same rule", live, action)]
-        lines += told
+        rule_rows = _long_offer(look, keys.shown(action), f"{label}: {rule}", live, width, action)
+        if lines and len(rule_rows) > 1:
+            rule_rows = [_first_line(look, width, keys.shown(action), f"{label}: same rule", live, action)]
+        lines += rule_rows
     return [*lines, *_reach_lines(state, look, keys.shown("reach"), width)] if lines and state.reaches else lines
 
 
@@ -119,9 +119,9 @@ def _reach_lines(state: CardState, look: ThemeStyles, key: str, width: int) -> l
     """The scopes of a rule: all if they fit in a row, else only the chosen one, in full."""
     every = [_offer(look, key, "scope", state.armed, "reach")]
     for reach in state.reaches:
-        here = reach.scope == state.scope
-        box = _box(look, here)
-        role = "accent.bold" if here else "text"
+        is_selected = reach.scope == state.scope
+        box = _box(look, is_selected)
+        role = "accent.bold" if is_selected else "text"
         every.append(DrawnLine(((f"{box} {reach.words}", role if state.armed else "faint"),), action=reach.action))
     [row, *others] = side_by_side(every, width, gap=2, first=_first_cells(width))
     if not others:
@@ -142,12 +142,12 @@ def _group_lines(state: CardState, look: ThemeStyles, keys: KeyMap, width: int) 
 def _long_offer(look: ThemeStyles, key: str, label: str, live: bool, width: int, action: str = "") -> list[DrawnLine]:
     """A key and its label, wrapped over as many rows as needed."""
     used = max(_first_cells(width), cell_len(key) + 2) + 1
-    first, *others = _wrapped(label, width - used)
+    first, *others = _wrap(label, width - used)
     further = (DrawnLine(((f"{' ' * used}{row}", "text" if live else "faint"),), action=action) for row in others)
     return [_first_line(look, width, key, first, live, action), *further]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     return [row.text for row in wrap([(text, Token.TEXT)], max(1, width))]
 
 
@@ -160,21 +160,23 @@ def _options(state: CardState, look: ThemeStyles, keys: KeyMap, width: int, brie
         notes.append("")
     lines: list[DrawnLine] = []
     for number, (label, note) in enumerate(zip(labels, notes, strict=True)):
-        picked, here = number in state.picks.picked, number == state.picks.cursor
+        picked, is_selected = number in state.picks.picked, number == state.picks.cursor
         role = "accent.bold" if picked else "text"
         spans: tuple[StyledSpan, ...] = (
-            (f" {look.mark('cursor') if here else ' '} ", "accent"),
+            (f" {look.mark('cursor') if is_selected else ' '} ", "accent"),
             (f"{number + 1} ", "accent.bold" if state.armed else "faint"),
             (f"{_box(look, picked, many=request.many)} ", role),
         )
         blank: tuple[StyledSpan, ...] = ((" " * width_of(spans), "text"),)
-        room = width - width_of(spans)
-        said = [
+        space = width - width_of(spans)
+        note_rows = [
             (row, role if state.armed else "faint")
-            for row in ([look.cut(label, room)] if brief else _wrapped(label, room))
+            for row in ([look.cut(label, space)] if brief else _wrap(label, space))
         ]
-        said += [(row, "soft") for row in (_wrapped(note, room) if note and not brief else [])]
-        lines += [DrawnLine((*(blank if y else spans), row), action=f"option-{number}") for y, row in enumerate(said)]
+        note_rows += [(row, "soft") for row in (_wrap(note, space) if note and not brief else [])]
+        lines += [
+            DrawnLine((*(blank if y else spans), row), action=f"option-{number}") for y, row in enumerate(note_rows)
+        ]
     if lines and row_count(request) > len(request.options):
         lines[-1] = msgspec.structs.replace(lines[-1], right=((f"{keys.shown('own_words')} ", "faint"),))
     if lines and state.doing is CardMode.READING:

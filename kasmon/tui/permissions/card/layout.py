@@ -44,13 +44,13 @@ def measure_window(columns: int, rows: int) -> tuple[int, int]:
     return min(WIDEST, columns * SHARE // 100) - SIDES, rows * SHARE // 100 - BORDER
 
 
-def lay_out(state: CardState, look: ThemeStyles, keys: KeyMap, now: float, room: tuple[int, int]) -> CardLayout:
-    """Lay out the card of *state* in *room*: cells of a row, and rows.
+def lay_out(state: CardState, look: ThemeStyles, keys: KeyMap, now: float, size: tuple[int, int]) -> CardLayout:
+    """Lay out the card of *state* in *size*: cells of a row, and rows.
 
     It depends on the text and its scroll position, not on the text's current rows. Otherwise the note about lines
     below, which takes one of those rows, would appear and vanish by turns.
     """
-    width, rows = room[0], room[1] - WRITING.get(state.doing, 0)
+    width, rows = size[0], size[1] - WRITING.get(state.doing, 0)
     head = head_lines(state, look, now, width)
 
     def notes(below: int) -> list[DrawnLine]:
@@ -66,11 +66,11 @@ def lay_out(state: CardState, look: ThemeStyles, keys: KeyMap, now: float, room:
             least = LEAST_ROWS if tight else ROOMY_ROWS
             if left >= least or whole >= max(least, state.rows):
                 below = 0 if state.ahead <= whole else state.ahead - left
-                said = [line for line in notes(below) if not (tight and line == BLANK)]
+                foot_lines = [line for line in notes(below) if not (tight and line == BLANK)]
                 body_rows = left if below else whole
                 if state.ignored and state.doing is not CardMode.OVER:
-                    _put_ignored(state.ignored, look, width, said, parts[2])
-                return CardLayout(tuple(parts[0]), tuple(said), tuple(parts[2]), body_rows, True, not brief)
+                    _put_ignored(state.ignored, look, width, foot_lines, parts[2])
+                return CardLayout(tuple(parts[0]), tuple(foot_lines), tuple(parts[2]), body_rows, True, not brief)
     why = [DrawnLine(((f" {row.text}", "warn"),)) for row in wrap([(NO_ROOM, Token.TEXT)], width - 2)]
     way_out = next((line for line in choices if line.action_at(0) == "close"), choices[-1])
     return CardLayout(tuple(head[:1]), tuple(why), (way_out,), LEAST_ROWS, False, False)
@@ -82,5 +82,5 @@ def _put_ignored(why: str, look: ThemeStyles, width: int, notes: list[DrawnLine]
         notes[-1] = DrawnLine(((f" {look.cut(why, width - 1)}", "warn.bold"),))
     elif choices:
         last = choices[-1]
-        room = width - width_of(last.right) - 2
-        choices[-1] = DrawnLine(((f" {look.cut(why, room)}", "warn.bold"),), last.right)
+        space = width - width_of(last.right) - 2
+        choices[-1] = DrawnLine(((f" {look.cut(why, space)}", "warn.bold"),), last.right)

@@ -191,16 +191,16 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
         (f"asked {since} ago " if width >= NARROW else f"{since} ", "faint"),
     ]
     if session is not None:
-        room = width - width_of(right) - 2
+        space = width - width_of(right) - 2
         known = (session.agent, mode_label(session), wave_place(session))
         for part in (clean_line(part) for part in known if part):
-            said = f"{dot}{part}" if len(left) > BARE else f"  {part}"
-            if width_of(left) + width_of([(said, "")]) > room:
+            text = f"{dot}{part}" if len(left) > BARE else f"  {part}"
+            if width_of(left) + width_of([(text, "")]) > space:
                 break
-            left.append((said, "soft"))
+            left.append((text, "soft"))
         else:
-            room -= width_of(left) + len(dot)
-            folder = look.cut_folder(clean_line(session.workdir), room) if room >= LEAST_FOLDER else ""
+            space -= width_of(left) + len(dot)
+            folder = look.cut_folder(clean_line(session.workdir), space) if space >= LEAST_FOLDER else ""
             left += [(f"{dot}{folder}", "soft")] if folder else []
     first = DrawnLine(tuple(left), tuple(right))
     title, tool = state.sheet.title(), state.sheet.tool()
@@ -216,18 +216,26 @@ def head_lines(state: CardState, look: ThemeStyles, now: float, width: int) -> l
 def _other_session(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
     if not state.is_other:
         return []
-    here = state.here
-    mark = "another session" if here is not None or state.is_listed else "not in the list"
-    return [_marked(mark, "warn", "" if here is None else f"not {session_label(here, here.id)}", look, width)]
+    current_session = state.here
+    mark = "another session" if current_session is not None or state.is_listed else "not in the list"
+    return [
+        _build_marked(
+            mark,
+            "warn",
+            "" if current_session is None else f"not {session_label(current_session, current_session.id)}",
+            look,
+            width,
+        )
+    ]
 
 
 def _similar(state: CardState, look: ThemeStyles, width: int) -> list[DrawnLine]:
     if (similar := state.similar) is None or state.doing is CardMode.OVER:
         return []
-    return [_marked(f"looks like {similar.place}, {similar.whose}", "info", similar.difference, look, width)]
+    return [_build_marked(f"looks like {similar.place}, {similar.whose}", "info", similar.difference, look, width)]
 
 
-def _marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> DrawnLine:
+def _build_marked(mark: str, role: str, text: str, look: ThemeStyles, width: int) -> DrawnLine:
     chip = look.cut(f" {mark} ", width)
     text = look.cut(f"  {text}", max(0, width - width_of([(chip, "")])))
     return DrawnLine(((chip, f"{role}.solid.bold"), (text, f"{role}.bold")))

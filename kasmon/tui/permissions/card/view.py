@@ -29,11 +29,13 @@ AvailableSize: TypeAlias = Callable[[CardState, bool], tuple[int, int]]
 class CardView:
     """Shows a `CardState` in a card's widgets: the request's origin, all of it, warnings, and which key does what."""
 
-    def __init__(self, look: ThemeStyles, clock: Clock, keys: KeyMap, room: AvailableSize, state: CardState) -> None:
+    def __init__(
+        self, look: ThemeStyles, clock: Clock, keys: KeyMap, available: AvailableSize, state: CardState
+    ) -> None:
         self.look, self.clock, self.keys, self.state = look, clock, keys, state
         self.arming = InputGuard(clock.ticking())
         self.head = TextLines(look, id="card-head")
-        self.body = Reader(look, ground="background")
+        self.body = Reader(look, background="background")
         self.notes = TextLines(look, id="card-notes")
         self.choices = TextLines(look, id="card-choices")
         self.gauge: Timer | None = None
@@ -42,7 +44,7 @@ class CardView:
         """Whether the card is shown; if not, only Esc may work."""
         self.is_whole = True
         """Whether the rule with its scope, or each option of a question, is shown in full."""
-        self._room, self._body_rows = room, 0
+        self._room, self._body_rows = available, 0
 
     @property
     def widgets(self) -> tuple[Widget, ...]:
@@ -76,8 +78,8 @@ class CardView:
 
     def put(self, **changes: Any) -> None:
         """Change what is shown, in a way that a key pressed just then still means the same; draw it."""
-        there = {"rows": self.body.rows, "ahead": self.body.ahead}
-        self.state = msgspec.structs.replace(self.state, **there, **changes)
+        scroll_state = {"rows": self.body.rows, "ahead": self.body.ahead}
+        self.state = msgspec.structs.replace(self.state, **scroll_state, **changes)
         laid = self._lay_out()
         moved = laid.is_whole != self.is_whole and bool(self.request.options) and not self.state.edited
         self.fits, self.is_whole = laid.fits, laid.is_whole

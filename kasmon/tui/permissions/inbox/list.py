@@ -82,9 +82,9 @@ class InboxList(ScrollView, can_focus=False):
         if at >= len(self.rows):
             return Strip.blank(width, self.look.style("text"))
         row = self.rows[at]
-        here = row.request.id == self.cursor
-        left, right = self._spans(row, here, width)
-        return self.look.between(left, right, width, "selected" if here else "background")
+        is_selected = row.request.id == self.cursor
+        left, right = self._spans(row, is_selected, width)
+        return self.look.between(left, right, width, "selected" if is_selected else "background")
 
     def on_click(self, event: events.Click) -> None:
         at = event.y + self.scroll_offset.y
@@ -92,13 +92,13 @@ class InboxList(ScrollView, can_focus=False):
             event.stop()
             self.post_message(self.Picked(self.rows[at].request.id, event.x < MARK_CELLS))
 
-    def _spans(self, row: InboxRow, here: bool, width: int) -> tuple[list[StyledSpan], list[StyledSpan]]:
+    def _spans(self, row: InboxRow, is_selected: bool, width: int) -> tuple[list[StyledSpan], list[StyledSpan]]:
         look, ask = self.look, row.request
-        word = KIND_WORDS[ask.kind] if width >= WORDED and row.waits else ""
-        kind = f"{KIND_GLYPHS[ask.kind][0 if look.utf8 else 1]} {look.fit(word, 10) if word else ''}"
+        kind_text = KIND_WORDS[ask.kind] if width >= WORDED and row.waits else ""
+        kind = f"{KIND_GLYPHS[ask.kind][0 if look.utf8 else 1]} {look.fit(kind_text, 10) if kind_text else ''}"
         loud = row.waits and not ask.later
         left: list[StyledSpan] = [
-            (look.mark("cursor") if here else " ", "accent"),
+            (look.mark("cursor") if is_selected else " ", "accent"),
             (f"{self._box(row)} ", "accent.bold" if ask.id in self._marked else "soft"),
             (kind, "state-asking.bold" if loud else "faint"),
             (GAP, "text"),

@@ -260,8 +260,8 @@ class InboxScreen(Overlay):
         self.cursor = request
         self._follow()
 
-    def _set_in_request(self, inside: bool) -> None:
-        self.in_request = inside and self.card is not None
+    def _set_in_request(self, in_request: bool) -> None:
+        self.in_request = in_request and self.card is not None
         if self.card is not None:
             self.card.handle_resize()
 
@@ -278,8 +278,8 @@ class InboxScreen(Overlay):
         if len(marks) > 1:
             self.card.gather([row.request for row in self.rows.shown if row.request.id in marks])
         elif self.card.group:
-            here = self.rows.row(self.cursor)
-            self.card.show(here.request if here is not None and here.waits else self.card.request)
+            current = self.rows.row(self.cursor)
+            self.card.show(current.request if current is not None and current.waits else self.card.request)
 
     def on_inbox_list_picked(self, message: InboxList.Picked) -> None:
         message.stop()

@@ -121,7 +121,7 @@ class InboxRows:
         gone = [row.request for row in self._rows.values() if row.request.session == ask.session]
         session = asked.sessions.get(ask.session)
         return any(
-            (closed := _closed(one.id, session)) is not None
+            (closed := _find_closed(one.id, session)) is not None
             and closed.by == CHANGED
             and (one.kind, one.tool) == (ask.kind, ask.tool)
             for one in gone
@@ -139,7 +139,7 @@ def _pending_row(ask: Request, asked: PermissionSnapshot, crowd: int, changed: b
 def _with_outcome(row: InboxRow, asked: PermissionSnapshot, now: float) -> InboxRow:
     """*row* with the outcome of its request, which is no longer pending."""
     session = asked.sessions.get(row.request.session)
-    closed = _closed(row.request.id, session)
+    closed = _find_closed(row.request.id, session)
     if row.until != float("inf"):
         return row
     if closed is None and row.request.id in asked.sent:
@@ -147,7 +147,7 @@ def _with_outcome(row: InboxRow, asked: PermissionSnapshot, now: float) -> Inbox
     return msgspec.structs.replace(row, outcome=describe_outcome(closed, session), crowd=0, until=now + ANSWERED_S)
 
 
-def _closed(request: RequestId, session: Session | None) -> ClosedRequest | None:
+def _find_closed(request: RequestId, session: Session | None) -> ClosedRequest | None:
     return next((one for one in session.closed if one.id == request), None) if session is not None else None
 
 
@@ -167,11 +167,11 @@ def head_line(rows: Sequence[InboxRow], marked: int, message: str) -> DrawnLine:
 
 
 def bar(keys: KeyMap, look: ThemeStyles, *, has_card: bool, in_request: bool) -> tuple[KeyHint, ...]:
-    words = {"mark": "mark", "to_request": "focus list" if in_request else "focus request"}
+    labels = {"mark": "mark", "to_request": "focus list" if in_request else "focus request"}
     shown = ["leave_inbox", "help"]
     if has_card:
         shown = [*(() if in_request else ("mark",)), "to_request", *shown]
-    return tuple(KeyHint(each, keys.shown(each, look.utf8), words.get(each, ROWS[each].label)) for each in shown)
+    return tuple(KeyHint(each, keys.shown(each, look.utf8), labels.get(each, ROWS[each].label)) for each in shown)
 
 
 Marks = frozenset[RequestId]

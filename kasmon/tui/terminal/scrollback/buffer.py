@@ -94,11 +94,11 @@ class ScrollbackBuffer:
         left = cell_len(text[: where.start])
         return whole.crop(left, left + cell_len(text[where.start : where.end]))
 
-    def find(self, words: str) -> list[BufferMatch]:
-        """Return the matches of *words*, in order; case is ignored."""
-        if not words:
+    def find(self, query: str) -> list[BufferMatch]:
+        """Return the matches of *query*, in order; case is ignored."""
+        if not query:
             return []
-        pattern = re.compile(re.escape(words), re.IGNORECASE)
+        pattern = re.compile(re.escape(query), re.IGNORECASE)
         found: list[BufferMatch] = []
         for line, text in enumerate(self.texts):
             found += (BufferMatch(line, *match.span()) for match in pattern.finditer(text))

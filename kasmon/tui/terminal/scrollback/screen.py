@@ -41,13 +41,13 @@ class ScrollbackScreen(Overlay):
         *,
         up: int = 0,
         at: BufferPosition | None = None,
-        words: str = "",
+        query: str = "",
     ) -> None:
-        """*up*: how many rows above the end to begin, unless *at* is set; *words*: the initial search."""
+        """*up*: how many rows above the end to begin, unless *at* is set; *query*: the initial search."""
         super().__init__()
         self.look, self.keys, self.session_name = look, keys, name
         self.view = ScrollbackView(buffer, look, up, at)
-        self._words = words
+        self._words = query
         self.find_bar = FindBar(look, keys)
         self.foot = TextLines(look, "surface")
         self._copied, self._looked = copied, looked
@@ -82,7 +82,7 @@ class ScrollbackScreen(Overlay):
         self.set_focus(self.view)
         if self._words:
             self.view.matches = self.view.buffer.find(self._words)
-            self._show_matches(self._words, here=True)
+            self._show_matches(self._words, has_match=True)
             self.find_bar.is_open = True
             self.find_bar.close_input()
         self._update_foot()
@@ -101,11 +101,11 @@ class ScrollbackScreen(Overlay):
         message.stop()
         self.find_bar.search_if_current(message.words, self._search)
 
-    def _search(self, words: str) -> None:
-        self.view.matches = self.view.buffer.find(words)
+    def _search(self, query: str) -> None:
+        self.view.matches = self.view.buffer.find(query)
         self.view.go(self._search_start)
-        here = self.view.find_next(down=False) or self.view.find_next(down=True)
-        self._show_matches(words, here)
+        has_match = self.view.find_next(down=False) or self.view.find_next(down=True)
+        self._show_matches(query, has_match)
 
     def on_scrollback_view_moved(self) -> None:
         self._update_foot()
@@ -137,9 +137,9 @@ class ScrollbackScreen(Overlay):
         self.view.go(self._search_start)
         self.set_focus(self.view)
 
-    def _show_matches(self, words: str, here: bool) -> None:
-        self.find_bar.words.words = words
-        self.find_bar.show_count(len(self.view.matches), done=True, here=here)
+    def _show_matches(self, query: str, has_match: bool) -> None:
+        self.find_bar.words.words = query
+        self.find_bar.show_count(len(self.view.matches), done=True, at_match=has_match)
 
     def _open_link(self) -> None:
         if (link := self.view.link()) is not None:
@@ -165,12 +165,14 @@ class ScrollbackScreen(Overlay):
 
     def _update_foot(self) -> None:
         keys, utf8 = self.keys, self.look.utf8
-        words = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
-        words += [("toggle", "link")] if self.view.link() is not None else []
-        words += [("stop_reading", "clear" if self.view.selects or (self.view.matches and not self._words) else "back")]
+        labels = [("find", "search"), ("text_select", "select"), ("copy", "copy"), ("copy_answer", "copy screen")]
+        labels += [("toggle", "link")] if self.view.link() is not None else []
+        labels += [
+            ("stop_reading", "clear" if self.view.selects or (self.view.matches and not self._words) else "back")
+        ]
         left: list[StyledSpan] = [(f" {self.session_name}", "text.bold")]
         left += [(" (paused, scrollback)", "soft")] if self.size.width >= ROOMY_WIDTH else []
-        offers = ((keys.shown(action, utf8), word, action) for action, word in words)
+        offers = ((keys.shown(action, utf8), label, action) for action, label in labels)
         rows = len(self.view.buffer.rows)
         place = f"line {self.view.cursor.line + 1} of {len(self.view.buffer.lines)} " if rows else "no output "
         self.foot.say(fitting_keys(offers, self.size.width, place, *left, ("   ", "text")))

@@ -112,12 +112,12 @@ class ScrollbackView(Widget, can_focus=True):
     def find_next(self, *, down: bool) -> bool:
         """Go to the next match, up unless *down*; return whether there is one."""
         if down:
-            there = next((matches for matches in self.matches if matches[:2] > self.cursor), None)
+            match = next((matches for matches in self.matches if matches[:2] > self.cursor), None)
         else:
-            there = next((matches for matches in reversed(self.matches) if matches[:2] < self.cursor), None)
-        if there is not None:
-            self.go(BufferPosition(there.line, there.start))
-        return there is not None
+            match = next((matches for matches in reversed(self.matches) if matches[:2] < self.cursor), None)
+        if match is not None:
+            self.go(BufferPosition(match.line, match.start))
+        return match is not None
 
     def select(self) -> None:
         """Begin a selection at the cursor, or drop it."""
@@ -146,10 +146,10 @@ class ScrollbackView(Widget, can_focus=True):
         if not self.buffer.rows:
             return None
         row = self.buffer.rows[self._row]
-        there = self.buffer.links(self.cursor.line)
-        under = (link for link in there if link.start <= self.cursor.at < link.end)
-        in_row = (link for link in there if link.start < row.end and link.end > row.start)
-        return next(under, None) or next(in_row, None) or next(iter(there), None)
+        links = self.buffer.links(self.cursor.line)
+        under = (link for link in links if link.start <= self.cursor.at < link.end)
+        in_row = (link for link in links if link.start < row.end and link.end > row.start)
+        return next(under, None) or next(in_row, None) or next(iter(links), None)
 
     # Drawing.
 
@@ -169,7 +169,7 @@ class ScrollbackView(Widget, can_focus=True):
             first, last = max(start, row.start), min(end, row.end)
             if first < last:
                 left = len(text[row.start : first]) if text.isascii() else cell_len(text[row.start : first])
-                strip = _painted(strip, left, left + cell_len(text[first:last]), style)
+                strip = _apply_style(strip, left, left + cell_len(text[first:last]), style)
 
         for link in self.buffer.links(row.line):
             paint_cells(link.start, link.end, LINKED)
@@ -184,7 +184,7 @@ class ScrollbackView(Widget, can_focus=True):
                 paint_cells(start, end, CURSOR)
         if number == self._row:
             left = self.buffer.cell_of(self.cursor)
-            strip = _painted(strip, min(left, width - 1), min(left, width - 1) + 1, CURSOR)
+            strip = _apply_style(strip, min(left, width - 1), min(left, width - 1) + 1, CURSOR)
         return strip
 
     # The mouse.
@@ -210,8 +210,8 @@ class ScrollbackView(Widget, can_focus=True):
             self.post_message(self.Dragged())
             return
         self._is_dragging = False
-        there = self.buffer.links(self.cursor.line)
-        link = next((link for link in there if link.start <= self.cursor.at < link.end), None)
+        links = self.buffer.links(self.cursor.line)
+        link = next((link for link in links if link.start <= self.cursor.at < link.end), None)
         if link is not None:
             self.post_message(self.LinkClicked(link))
 
@@ -225,7 +225,7 @@ class ScrollbackView(Widget, can_focus=True):
         self.scroll(WHEEL_ROWS)
 
 
-def _painted(strip: Strip, start: int, end: int, style: Style) -> Strip:
+def _apply_style(strip: Strip, start: int, end: int, style: Style) -> Strip:
     """Return *strip* with *style* over its cells from *start* to before *end*."""
     width = strip.cell_length
     parts = [strip.crop(0, start), strip.crop(start, end).apply_style(Style.null()), strip.crop(end, width)]

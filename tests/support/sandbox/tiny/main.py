@@ -8,8 +8,8 @@ import threading
 
 
 def serve(link: socket.socket) -> None:
-    with link, link.makefile("rb") as said:
-        code = said.read().decode()
+    with link, link.makefile("rb") as lines:
+        code = lines.read().decode()
         done = subprocess.run(
             ["/usr/bin/python3", "-I", "-S", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True
         )

@@ -36,18 +36,18 @@ class Notes:
     def note(self, kind: str, value: object) -> None:
         self._file.write(json.dumps([kind, value]) + "\n")
 
-    def send(self, wish: TerminalCommand) -> None:
-        match wish:
+    def send(self, command: TerminalCommand) -> None:
+        match command:
             case SendKeys():
-                self.note("keys", wish.data.hex())
+                self.note("keys", command.data.hex())
             case Paste():
-                self.note("paste", wish.text)
+                self.note("paste", command.text)
             case Scroll():
-                self.note("scroll", wish.up)
+                self.note("scroll", command.up)
             case Focus():
-                self.note("focus", [wish.columns, wish.rows])
+                self.note("focus", [command.columns, command.rows])
             case _:
-                self.note(type(wish).__name__.lower(), None)
+                self.note(type(command).__name__.lower(), None)
 
 
 class Dialog(ModalScreen[None]):
