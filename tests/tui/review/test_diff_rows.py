@@ -55,7 +55,7 @@ def test_each_row_is_counted_before_it_is_rendered() -> None:
 
 def test_changed_words_syntax_and_search_are_marked() -> None:
     change = FileChange("x.py", ("@@ -1 +1 @@", "-return total(rows, 3)", "+return total(rows, limit)"))
-    rows = rows_of(change, two_columns=False, words="TOTAL")
+    rows = rows_of(change, two_columns=False, query="TOTAL")
     rows._colours.load()
     drawn = {piece.text: piece for number in (1, 2) for piece in rows.row(number)}
 
