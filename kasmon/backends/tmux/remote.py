@@ -35,6 +35,7 @@ from kasmon.tmux.remote.ssh import LOST, RemoteMachine, ssh_environment
 
 LONGEST_MARKER: Final = 128
 SEARCHED: Final = 500
+SEARCH_S: Final = 1.0
 """How many scrolled-off lines are searched for a marker whose output was missed."""
 SAYS: Final = re.compile(
     r"(?:Timeout, server|Connection (?:to|closed|reset)|client_loop|ssh: |Read from remote|kex_|Host key|packet_"
@@ -65,7 +66,10 @@ class RemoteAgent(TmuxAgent):
     async def wait_until_connected(self) -> None:
         """Report that it is ready once its pane shows it, or that this takes long; return at its end too."""
         over = [asyncio.create_task(event.wait()) for event in (self._connected, self._ended)]
-        await asyncio.wait(over, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        deadline = self._loop.time() + LIMIT_S
+        while self._loop.time() < deadline and not (self._connected.is_set() or self.has_ended):
+            self._search_screen()  # what the pane prints before its window is linked to the hub does not come as output
+            await asyncio.wait(over, timeout=SEARCH_S, return_when=asyncio.FIRST_COMPLETED)
         for task in over:
             task.cancel()
         if self._connected.is_set():
@@ -94,11 +98,15 @@ class RemoteAgent(TmuxAgent):
         if self._connected.is_set() or not self._nonce:
             return
         if not data:  # output was missed
-            self._line.submit(ask.capture(self.pane, start=-SEARCHED, ansi=False), self._find_marker)
+            self._search_screen()
             return
         self._tail += data
         self._find_marker(self._tail.splitlines())
         self._tail = self._tail[-LONGEST_MARKER:]
+
+    def _search_screen(self) -> None:
+        if self._nonce:
+            self._line.submit(ask.capture(self.pane, start=-SEARCHED, ansi=False), self._find_marker)
 
     def _find_marker(self, rows: AnswerLines | KasmonError) -> None:
         if not isinstance(rows, KasmonError) and saw_marker(rows, self._nonce):
