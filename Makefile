@@ -82,7 +82,7 @@ test: $(READY) tmux shells
 # What takes seconds a test: several hosts, machines or servers, from end to end. `.ci/run` runs them for each change.
 test-stories: $(READY) tmux shells
 	@$(PYTHON) -m compileall -q kasmon
-	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests stories-pytest '1 2 3' --workers 5 \
+	@$(TESTS); export PYTHONDONTWRITEBYTECODE=; tests stories-pytest '1 2 3' --workers 8 \
 		-m 'story and not ($(ELSEWHERE))' $(STORY_TESTS)
 
 # All that `.ci/run` leaves out, because it takes hours. The workflow `nightly` runs the same.
