@@ -176,6 +176,8 @@ class Connection:
         await asyncio.wait([closing], timeout=CLOSE_S if self.is_connected else 0.05)
         if not closing.cancel() and not closing.cancelled():
             closing.exception()
+        if (writer := getattr(self.client._transport, "_io_writer", None)) is not None:
+            writer.transport.abort()  # what is left open, because the other end does not close it or the client failed
 
     async def handle_lost(self) -> None:
         if self._lost is not None and not self._is_closing:
@@ -282,6 +284,9 @@ async def _connect(
         if not is_refusal(error) and not isinstance(error, ssl.SSLCertVerificationError | ConnectionRefusedError):
             await _check_plain_server(identity)
         raise explain(error, identity) from error
+    except asyncio.CancelledError:
+        await connection.aclose()
+        raise
     connection.is_connected = True
     client.options["allow_reconnect"] = True
     try:

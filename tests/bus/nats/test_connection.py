@@ -28,7 +28,7 @@ from kasmon.bus.nats.subjects import stream, subject
 from kasmon.errors import KasmonError, RefusedError, UnavailableError
 from tests.support.bus.cluster_server import CLUSTER, ClusterServer, open_cluster
 from tests.support.bus.server_programs import old_server
-from tests.support.wait import auntil, until
+from tests.support.wait import LIMIT_S, auntil, until
 
 DAY = dt.timedelta(days=1)
 StartServer = Callable[..., Identity]
@@ -249,6 +249,40 @@ async def _kill_and_read(server: ClusterServer) -> None:
     await machine.aclose()
 
 
+def server_context(cluster: ClusterServer) -> ssl.SSLContext:
+    pair = certificate_of(cluster, dt.datetime.now(dt.UTC))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pem").write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(Path(folder) / "pem")
+    return context
+
+
+async def test_a_connection_that_is_cancelled_while_it_opens_is_closed(cluster: ClusterServer) -> None:
+    accepted: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    context = await asyncio.to_thread(server_context, cluster)
+    async with await asyncio.start_server(
+        lambda *both: accepted.put_nowait(both), "127.0.0.1", 0, ssl=context
+    ) as server:
+        port = server.sockets[0].getsockname()[1]
+        connecting = asyncio.create_task(
+            connect(msgspec.structs.replace(cluster.identity("vera", "viewer"), port=port))
+        )
+        reader, writer = await accepted.get()
+        info = {"server_id": "S", "version": "2.12.0", "proto": 1, "nonce": "abc", "headers": True, "max_payload": 1024}
+        writer.write(b"INFO %s\r\n" % json.dumps(info).encode())
+        await reader.readuntil(b"PING\r\n")
+
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+
+        async with asyncio.timeout(LIMIT_S):
+            with contextlib.suppress(OSError):
+                assert b"" == await reader.read()
+        writer.transport.abort()
+
+
 class ReloadingServer:
     """A server before that of *cluster*; it refuses the connections *refused*, counted from 1, as one that reloads."""
 
@@ -259,12 +293,7 @@ class ReloadingServer:
         self._serving: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        now = dt.datetime.now(dt.UTC)
-        pair = await asyncio.to_thread(certificate_of, self._cluster, now)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "pem").write_bytes(pair.certificate + pair.key)
-            context.load_cert_chain(Path(folder) / "pem")
+        context = await asyncio.to_thread(server_context, self._cluster)
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=context)
         self.identity = msgspec.structs.replace(self._identity, port=self._server.sockets[0].getsockname()[1])
         return self
