@@ -91,7 +91,7 @@ async def test_before_any_text_the_search_shows_what_to_do_and_finds_nothing() -
     async with searching("") as pilot:
         assert "Type to search." in text_of(pilot.app)
         assert [] == gateway_of(pilot.app).searched
-        assert gateway_of(pilot.app).is_searchable
+        await auntil(lambda: gateway_of(pilot.app).is_searchable)
 
 
 async def test_matches_are_below_their_session_while_the_text_is_typed() -> None:
