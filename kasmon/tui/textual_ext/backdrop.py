@@ -87,6 +87,9 @@ def _draw_rows(screen: Screen[Any], lines: set[int], size: Size) -> Iterator[tup
         return
     first, last = min(lines), max(lines)
     crop = Region(0, first, size.width, last - first + 1)
-    pieces = screen._compositor._render_chops(crop, lines.__contains__)
+    try:
+        pieces = screen._compositor._render_chops(crop, lines.__contains__)
+    except KeyError:  # a widget was just mounted, and has no styles yet; Textual refreshes it when it has
+        return
     for y in sorted(lines.intersection(range(len(pieces)))):
         yield y, Strip.join(pieces[y].values()).adjust_cell_length(size.width)
