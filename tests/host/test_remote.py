@@ -34,7 +34,6 @@ from tests.support.host.sshd import Sshd, is_gone
 from tests.support.supervisor.env import Env, becomes, end
 from tests.support.wait import until
 
-pytestmark = pytest.mark.story
 S = SessionState
 COUNTER = ("sh", "-c", "i=0; while :; do i=$((i+1)); echo count $i; sleep 0.1; done")
 
