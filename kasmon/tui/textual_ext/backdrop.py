@@ -33,6 +33,7 @@ class Backdrop:
         if below is None or below is self:
             lines: list[Strip] = super().render_lines(crop)  # type: ignore[misc]  # a screen's, which stands beside this
             return lines
+        _lay_out(below)
         size: Size = self.size
         base: Style = self.visual_style.rich_style
         if self._shade is None or not self._shade.is_of(background, base) or self._faded_for != size:
@@ -82,14 +83,19 @@ def _below() -> Screen[Any] | None:
         return None
 
 
+def _lay_out(screen: Screen[Any]) -> None:
+    """Lay out *screen* if that is due: Textual does it for the top screen only, and would draw what was removed."""
+    widgets = screen._compositor._full_map
+    if screen._layout_required or any(widget.parent is None for widget in widgets):
+        screen._refresh_layout()
+        screen._layout_required = False
+
+
 def _draw_rows(screen: Screen[Any], lines: set[int], size: Size) -> Iterator[tuple[int, Strip]]:
     if not lines:
         return
     first, last = min(lines), max(lines)
     crop = Region(0, first, size.width, last - first + 1)
-    try:
-        pieces = screen._compositor._render_chops(crop, lines.__contains__)
-    except KeyError:  # a widget was just mounted, and has no styles yet; Textual refreshes it when it has
-        return
+    pieces = screen._compositor._render_chops(crop, lines.__contains__)
     for y in sorted(lines.intersection(range(len(pieces)))):
         yield y, Strip.join(pieces[y].values()).adjust_cell_length(size.width)

@@ -9,9 +9,10 @@ from textual.app import App, ComposeResult
 from textual.containers import Horizontal
 from textual.geometry import Region, Size
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Label, Static
+from textual.widgets import Label, Static, TextArea
 
 from kasmon.tui.textual_ext.backdrop import Backdrop
+from tests.support.wait import auntil
 
 
 class Theirs(ModalScreen[None]):
@@ -62,6 +63,8 @@ async def test_a_backdrop_looks_as_textual_draws_it_also_when_it_changes(way: st
             seen = [picture(app)]
             app.screen_stack[0].query_one("#row6", Static).update("another text, 漢字")
             await pilot.pause()
+            if layers == 1 and way != "-opaque":
+                await auntil(lambda: "another text" in text_of(picture(app)))
             seen.append(picture(app))
             await pilot.resize_terminal(40, 14)
             await pilot.pause()
@@ -111,3 +114,26 @@ async def test_nothing_of_a_narrower_window_is_left() -> None:
         visible_screen_stack.set(app._background_screens)
 
         assert [70] * 16 == [line.cell_length for line in screen.render_lines(Region(0, 0, 70, 16))]
+
+
+async def test_a_widget_that_is_removed_below_a_dialog_is_gone_from_its_backdrop_at_once() -> None:
+    """Textual lays out the top screen only. A text area that is drawn after its removal raises, and ends the app."""
+    async with (app := Below()).run_test(size=(60, 16)) as pilot:
+        before = picture(app)
+        area = TextArea("to be removed")
+        await app.mount(area, before="#row0")
+        await pilot.pause()
+        await app.push_screen(Ours())
+        await pilot.pause()
+        assert "to be removed" in text_of(picture(app))
+
+        await area.remove()
+        app.screen.refresh()
+
+        after = text_of(picture(app))
+        assert "to be removed" not in after
+        assert text_of(before).splitlines()[3:5] == after.splitlines()[3:5]
+
+
+def text_of(lines: list[list[Segment]]) -> str:
+    return "\n".join("".join(segment.text for segment in line) for line in lines)
